@@ -1,0 +1,1 @@
+//! Eager pure-Rust CPU backend.

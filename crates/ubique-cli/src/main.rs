@@ -1,0 +1,2 @@
+//! The `ubique` command.
+fn main() {}

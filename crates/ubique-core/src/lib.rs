@@ -1,0 +1,1 @@
+//! Tensors, operations, dispatch, autodiff and the backend contract.

@@ -1,0 +1,1 @@
+//! Modules, losses, optimisers and data loading.

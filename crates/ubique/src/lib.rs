@@ -1,0 +1,1 @@
+//! One tensor API for every device.
