@@ -1,1 +1,3 @@
 //! Tensors, operations, dispatch, autodiff and the backend contract.
+
+pub mod random;
