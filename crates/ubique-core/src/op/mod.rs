@@ -1,0 +1,236 @@
+//! Operations. One file holds all that one op, or one family of ops, is: parameters, shape rule, gradient,
+//! decomposition, reference, test cases, and the `Tensor` methods that users call. This file is the list.
+
+pub mod case;
+pub mod reference;
+
+pub mod binary;
+pub mod concat;
+pub mod fill;
+pub mod index;
+pub mod reduce;
+pub mod select;
+pub mod transfer;
+pub mod unary;
+pub mod view;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::autodiff::vjp::{Cotangents, Saves, Vjp};
+use crate::backend::Several;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::shape::TensorSpec;
+use crate::tensor::Tensor;
+use case::Case;
+use reference::RefTensor;
+
+/// Output specs of an op.
+pub type Specs = Several<TensorSpec>;
+
+/// Where an op's gradient comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gradient {
+    /// From [`Rule::vjp`].
+    Own,
+    /// From the ops that [`Rule::decompose`] runs.
+    Decomposition,
+    /// There is none; the outputs do not depend differentiably on the inputs, and are not tracked.
+    None,
+}
+
+/// All that dispatch, autodiff and tests need to know of an op.
+pub trait Rule: fmt::Debug + Send + Sync {
+    /// The op's name, as in error messages and profiles.
+    fn name(&self) -> &'static str;
+
+    /// The outputs' shapes and dtypes.
+    ///
+    /// # Errors
+    /// Where operands or parameters do not fit.
+    fn infer(&self, inputs: &[TensorSpec]) -> Result<Specs>;
+
+    /// For ops that only look at their operand's elements in another way: the result's layout over the same buffer.
+    /// `None` where strides cannot express it, and the operand has to be made contiguous first.
+    ///
+    /// # Errors
+    /// Where the parameters do not fit (already refused by [`Rule::infer`]).
+    fn view(&self, _input: &Layout) -> Result<Option<Layout>> {
+        Ok(None)
+    }
+
+    /// Whether this op is a view (see [`Rule::view`]).
+    fn is_view(&self) -> bool {
+        false
+    }
+
+    /// Where the gradient comes from.
+    fn gradient(&self) -> Gradient {
+        Gradient::None
+    }
+
+    /// Which operands and outputs the gradient looks at.
+    fn saves(&self) -> Saves {
+        Saves::INPUTS
+    }
+
+    /// Whether the op's cost is that of reading and writing memory, so that recomputing it is cheaper than keeping its result.
+    fn memory_bound(&self) -> bool {
+        false
+    }
+
+    /// The vector-Jacobian product: from gradients of the outputs to gradients of the inputs.
+    /// Written with `Tensor` methods, so it runs on any device and can be differentiated again.
+    ///
+    /// # Errors
+    /// What the ops it runs report.
+    fn vjp(&self, _call: &Vjp<'_>) -> Result<Cotangents> {
+        Err(Error::gradient(format!("{} has no gradient", self.name())))
+    }
+
+    /// The same result from simpler ops; `None` for the required set.
+    ///
+    /// # Errors
+    /// What the ops it runs report.
+    fn decompose(&self, _inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
+        Ok(None)
+    }
+
+    /// The result computed on the host in f64 or exact integers: obviously right, never fast.
+    ///
+    /// # Errors
+    /// Where a value is out of range, such as an index.
+    fn reference(&self, inputs: &[RefTensor], outputs: &[TensorSpec]) -> Result<Vec<RefTensor>>;
+
+    /// Inputs worth testing.
+    fn cases() -> Vec<Case>
+    where
+        Self: Sized;
+}
+
+/// The list: a variant for each family, and what follows from the list alone.
+macro_rules! ops {
+    ($($(#[$doc:meta])* $name:ident($rule:ty),)*) => {
+        /// One operation with its parameters: a plain value without device or tensors.
+        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum Op {$($(#[$doc])* $name($rule),)*}
+
+        impl Op {
+            /// The rules of this op.
+            #[inline]
+            pub fn rule(&self) -> &dyn Rule {
+                match self {$(Op::$name(rule) => rule,)*}
+            }
+
+            /// Every op's test cases.
+            pub fn cases() -> Vec<Case> {
+                let mut cases = Vec::new();
+                $(cases.extend(<$rule as Rule>::cases());)*
+                cases
+            }
+        }
+
+        $(impl From<$rule> for Op {
+            #[inline]
+            fn from(rule: $rule) -> Op { Op::$name(rule) }
+        })*
+    };
+}
+
+ops! {
+    /// One value everywhere.
+    Fill(fill::Fill),
+    /// Evenly spaced values.
+    Arange(fill::Arange),
+    /// Element by element, one operand.
+    Unary(unary::Unary),
+    /// Change of dtype.
+    Cast(unary::Cast),
+    /// Element by element, two operands.
+    Binary(binary::Binary),
+    /// Element by element, a tensor and a scalar.
+    BinaryScalar(binary::BinaryScalar),
+    /// Comparison of two tensors.
+    Compare(binary::Compare),
+    /// Comparison of a tensor with a scalar.
+    CompareScalar(binary::CompareScalar),
+    /// Another look at the same elements.
+    View(view::View),
+    /// A row-major copy.
+    Contiguous(view::Contiguous),
+    /// Choice by a mask.
+    Select(select::Select),
+    /// One value where a mask is true.
+    MaskedFill(select::MaskedFill),
+    /// Values held between bounds.
+    Clamp(select::Clamp),
+    /// Many elements to one.
+    Reduce(reduce::Reduce),
+    /// Tensors joined.
+    Concat(concat::Concat),
+    /// Elements put around.
+    Pad(concat::Pad),
+    /// Elements taken by index.
+    Gather(index::Gather),
+    /// Elements put by index.
+    Scatter(index::Scatter),
+    /// Slices taken by index.
+    IndexSelect(index::IndexSelect),
+    /// Slices added by index.
+    IndexAdd(index::IndexAdd),
+    /// A move to another device.
+    Transfer(transfer::Transfer),
+}
+
+impl Op {
+    /// The op's name.
+    pub fn name(&self) -> &'static str {
+        self.rule().name()
+    }
+
+    /// The outputs' shapes and dtypes.
+    ///
+    /// # Errors
+    /// Where operands or parameters do not fit; the error names op and operands.
+    #[inline]
+    pub fn infer(&self, inputs: &[TensorSpec]) -> Result<Specs> {
+        self.rule().infer(inputs).map_err(|e| e.with_op(self.name(), inputs))
+    }
+}
+
+/// The operands of an op with a fixed number of them.
+///
+/// # Errors
+/// Where there are more or fewer.
+#[inline]
+pub fn operands<const N: usize>(inputs: &[TensorSpec]) -> Result<&[TensorSpec; N]> {
+    inputs.try_into().map_err(|_| Error::value(format!("takes {N} operands, got {}", inputs.len())))
+}
+
+/// Refuses a dtype that is not floating point.
+///
+/// # Errors
+/// For integers and bools.
+#[inline]
+pub fn require_float(spec: &TensorSpec) -> Result<()> {
+    if spec.dtype.is_float() {
+        return Ok(());
+    }
+    Err(Error::dtype(format!("needs a floating-point dtype, got {}; cast first", spec.dtype)))
+}
+
+/// Refuses operands of different dtypes.
+///
+/// # Errors
+/// Where two differ; nothing is converted implicitly.
+#[inline]
+pub fn require_same_dtype(a: &TensorSpec, b: &TensorSpec) -> Result<()> {
+    if a.dtype == b.dtype {
+        return Ok(());
+    }
+    Err(Error::dtype(format!("operands are {} and {}; cast one of them", a.dtype, b.dtype)))
+}

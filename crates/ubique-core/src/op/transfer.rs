@@ -1,0 +1,46 @@
+//! The move of a tensor between devices: an op, so that gradients move back the same way.
+
+use serde::{Deserialize, Serialize};
+
+use crate::autodiff::vjp::{Cotangents, Saves, Vjp};
+use crate::error::Result;
+use crate::op::case::Case;
+use crate::op::reference::RefTensor;
+use crate::op::{Gradient, Rule, Specs, operands};
+use crate::shape::TensorSpec;
+
+/// The same values on another device. The device is no part of the op; see [`crate::tensor::Tensor::to_device`].
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Transfer;
+
+impl Rule for Transfer {
+    fn name(&self) -> &'static str {
+        "transfer"
+    }
+
+    fn infer(&self, inputs: &[TensorSpec]) -> Result<Specs> {
+        let [x] = operands(inputs)?;
+        Ok(x.clone().into())
+    }
+
+    fn gradient(&self) -> Gradient {
+        Gradient::Own
+    }
+
+    fn saves(&self) -> Saves {
+        Saves::NONE
+    }
+
+    fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
+        Ok(Cotangents::one(call.grad(0)?.to_device(call.device())?))
+    }
+
+    fn reference(&self, inputs: &[RefTensor], _outputs: &[TensorSpec]) -> Result<Vec<RefTensor>> {
+        Ok(vec![inputs[0].clone()])
+    }
+
+    fn cases() -> Vec<Case> {
+        // Not run through `execute`: transfers are tested between pairs of devices.
+        Vec::new()
+    }
+}

@@ -1,0 +1,131 @@
+//! A single host value of any element type, as users write them: `x * 2.0`, `full(shape, 7)`.
+
+use std::fmt;
+
+use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::DType;
+
+/// A number or truth value without a tensor. An op that takes one gives it the tensor's dtype.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Scalar {
+    /// A floating-point value.
+    Float(f64),
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer.
+    UInt(u64),
+    /// A truth value.
+    Bool(bool),
+}
+
+impl Scalar {
+    /// The value as a float; `true` is 1.
+    #[inline]
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Scalar::Float(v) => v,
+            Scalar::Int(v) => v as f64,
+            Scalar::UInt(v) => v as f64,
+            Scalar::Bool(v) => v as u8 as f64,
+        }
+    }
+
+    /// The value as an exact integer; floats are truncated and saturate at the 64-bit ranges, NaN is 0.
+    #[inline]
+    pub fn as_i128(self) -> i128 {
+        match self {
+            Scalar::Float(v) if v < 0.0 => v as i64 as i128,
+            Scalar::Float(v) => v as u64 as i128,
+            Scalar::Int(v) => v as i128,
+            Scalar::UInt(v) => v as i128,
+            Scalar::Bool(v) => v as i128,
+        }
+    }
+
+    /// The value as an integer of `dtype`: floats saturate as `as` does, integers wrap.
+    #[inline]
+    pub(crate) fn saturating_i128(self, dtype: DType) -> i128 {
+        let value = self.as_i128();
+        match (self, dtype.int_range()) {
+            (Scalar::Float(_), Some((min, max))) => value.clamp(min, max),
+            _ => dtype.wrap(value),
+        }
+    }
+
+    /// Whether the value is not zero (NaN is true, as in C).
+    #[inline]
+    pub fn as_bool(self) -> bool {
+        match self {
+            Scalar::Float(v) => v != 0.0,
+            Scalar::Int(v) => v != 0,
+            Scalar::UInt(v) => v != 0,
+            Scalar::Bool(v) => v,
+        }
+    }
+
+    /// The value that a tensor of `dtype` would hold: rounded for floats, truncated and saturated or wrapped for integers.
+    pub fn cast(self, dtype: DType) -> Scalar {
+        use crate::dtype::Kind;
+        match dtype.kind() {
+            Kind::Float => Scalar::Float(dtype.round(self.as_f64())),
+            Kind::Signed => Scalar::Int(self.saturating_i128(dtype) as i64),
+            Kind::Unsigned => Scalar::UInt(self.saturating_i128(dtype) as u64),
+            Kind::Bool => Scalar::Bool(self.as_bool()),
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Float(v) => write!(f, "{v}"),
+            Scalar::Int(v) => write!(f, "{v}"),
+            Scalar::UInt(v) => write!(f, "{v}"),
+            Scalar::Bool(v) => write!(f, "{v}"),
+        }
+    }
+}
+
+macro_rules! from {
+    ($($ty:ty => |$v:ident| $e:expr;)*) => {$(
+        impl From<$ty> for Scalar {
+            #[inline]
+            fn from($v: $ty) -> Scalar { $e }
+        }
+    )*};
+}
+
+from! {
+    f64 => |v| Scalar::Float(v);
+    f32 => |v| Scalar::Float(v as f64);
+    f16 => |v| Scalar::Float(v.to_f64());
+    bf16 => |v| Scalar::Float(v.to_f64());
+    i64 => |v| Scalar::Int(v);
+    i32 => |v| Scalar::Int(v as i64);
+    i16 => |v| Scalar::Int(v as i64);
+    i8 => |v| Scalar::Int(v as i64);
+    isize => |v| Scalar::Int(v as i64);
+    u64 => |v| Scalar::UInt(v);
+    u32 => |v| Scalar::UInt(v as u64);
+    u16 => |v| Scalar::UInt(v as u64);
+    u8 => |v| Scalar::UInt(v as u64);
+    usize => |v| Scalar::UInt(v as u64);
+    bool => |v| Scalar::Bool(v);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn casts_saturate_floats_and_wrap_integers() {
+        assert_eq!(Scalar::Float(300.0).cast(DType::U8), Scalar::UInt(255));
+        assert_eq!(Scalar::Float(-1.5).cast(DType::U8), Scalar::UInt(0));
+        assert_eq!(Scalar::Float(f64::NAN).cast(DType::I32), Scalar::Int(0));
+        assert_eq!(Scalar::Int(300).cast(DType::U8), Scalar::UInt(44));
+        assert_eq!(Scalar::Int(-1).cast(DType::U64), Scalar::UInt(u64::MAX));
+        assert_eq!(Scalar::Float(1e300).cast(DType::F32), Scalar::Float(f64::INFINITY));
+    }
+}
