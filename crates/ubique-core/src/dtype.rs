@@ -65,16 +65,8 @@ impl DType {
     /// The floating-point types.
     pub const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
     /// The integer types, signed first.
-    pub const INTS: [DType; 8] = [
-        DType::I64,
-        DType::I32,
-        DType::I16,
-        DType::I8,
-        DType::U64,
-        DType::U32,
-        DType::U16,
-        DType::U8,
-    ];
+    pub const INTS: [DType; 8] =
+        [DType::I64, DType::I32, DType::I16, DType::I8, DType::U64, DType::U32, DType::U16, DType::U8];
 
     /// Bytes per element.
     #[inline]
@@ -189,7 +181,9 @@ impl FromStr for DType {
 }
 
 /// A Rust type that a tensor can hold.
-pub trait Element: Copy + Send + Sync + PartialEq + fmt::Debug + bytemuck::CheckedBitPattern + bytemuck::NoUninit + Default + 'static {
+pub trait Element:
+    Copy + Send + Sync + PartialEq + fmt::Debug + bytemuck::CheckedBitPattern + bytemuck::NoUninit + Default + 'static
+{
     /// The run-time name of this type.
     const DTYPE: DType;
     /// The value as a `Scalar`.

@@ -222,7 +222,9 @@ mod tests {
     #[test]
     fn says_op_operands_device_and_reason() {
         let spec = TensorSpec::new(Shape::from([2, 3]), DType::F32);
-        let error = Error::shape("inner extents differ: 3 and 2").with_op("matmul", &[spec.clone(), spec]).with_device("flex:0");
+        let error = Error::shape("inner extents differ: 3 and 2")
+            .with_op("matmul", &[spec.clone(), spec])
+            .with_device("flex:0");
         assert_eq!(error.to_string(), "matmul(f32[2, 3], f32[2, 3]) on flex:0: inner extents differ: 3 and 2");
         assert_eq!(error.kind(), ErrorKind::Shape);
         assert_eq!(size_of::<Result<(), Error>>(), size_of::<usize>());

@@ -109,7 +109,11 @@ impl HostTensor {
     ///
     /// # Errors
     /// Where the count does not fit the shape.
-    pub fn from_scalars(values: impl IntoIterator<Item = Scalar>, dtype: DType, shape: impl Into<Shape>) -> Result<HostTensor> {
+    pub fn from_scalars(
+        values: impl IntoIterator<Item = Scalar>,
+        dtype: DType,
+        shape: impl Into<Shape>,
+    ) -> Result<HostTensor> {
         struct Collect<I>(I, Shape);
         impl<I: Iterator<Item = Scalar>> WithElement for Collect<I> {
             type Output = Result<HostTensor>;

@@ -33,7 +33,11 @@ impl Layout {
     /// Where ranks differ, or an element would lie outside `0..buffer_elements`.
     pub fn strided(shape: Shape, strides: Strides, offset: usize, buffer_elements: usize) -> Result<Layout> {
         if shape.rank() != strides.len() {
-            return Err(Error::shape(format!("{shape} has {} axes, strides {strides} have {}", shape.rank(), strides.len())));
+            return Err(Error::shape(format!(
+                "{shape} has {} axes, strides {strides} have {}",
+                shape.rank(),
+                strides.len()
+            )));
         }
         if shape.elements()? > 0 {
             let (mut low, mut high) = (offset as i128, offset as i128);
@@ -182,7 +186,9 @@ impl Layout {
     pub fn unfold(&self, axis: usize, size: usize, step: usize) -> Result<Layout> {
         let extent = *self.shape.get(axis).ok_or_else(|| Error::shape(format!("no axis {axis} in {}", self.shape)))?;
         if size == 0 || step == 0 || size > extent {
-            return Err(Error::shape(format!("windows of {size} with step {step} do not fit axis {axis} of extent {extent}")));
+            return Err(Error::shape(format!(
+                "windows of {size} with step {step} do not fit axis {axis} of extent {extent}"
+            )));
         }
         let windows = (extent - size) / step + 1;
         let stride = self.strides[axis];
@@ -205,7 +211,10 @@ impl Layout {
                 continue;
             }
             let joins = !extents.is_empty()
-                && layouts.iter().zip(&strides).all(|(l, s)| s.last().is_some_and(|&outer| outer == l.strides[axis] * extent as isize));
+                && layouts
+                    .iter()
+                    .zip(&strides)
+                    .all(|(l, s)| s.last().is_some_and(|&outer| outer == l.strides[axis] * extent as isize));
             if let (true, Some(last)) = (joins, extents.last_mut()) {
                 *last *= extent;
                 for (l, s) in layouts.iter().zip(&mut strides) {

@@ -217,7 +217,9 @@ impl Shape {
                 (1, b) => b,
                 (a, 1) => a,
                 (a, b) => {
-                    return Err(Error::shape(format!("{self} and {other} do not broadcast: extents {a} and {b} differ")));
+                    return Err(Error::shape(format!(
+                        "{self} and {other} do not broadcast: extents {a} and {b} differ"
+                    )));
                 }
             };
         }

@@ -19,7 +19,9 @@ pub struct Gradients(HashMap<(u64, usize), Tensor>);
 
 impl Gradients {
     fn key(tensor: &Tensor) -> Result<(u64, usize)> {
-        let edge = tensor.edge().ok_or_else(|| Error::gradient(format!("{tensor:?} is not tracked, so it has no gradient")))?;
+        let edge = tensor
+            .edge()
+            .ok_or_else(|| Error::gradient(format!("{tensor:?} is not tracked, so it has no gradient")))?;
         Ok(edge.key())
     }
 
@@ -82,7 +84,8 @@ struct Walk {
 
 pub(crate) fn backward(root: &Tensor, create_graph: bool) -> Result<Gradients> {
     if root.elements() != 1 {
-        let message = "backward begins at one element; sum the tensor first, or use grad() with a gradient of its shape";
+        let message =
+            "backward begins at one element; sum the tensor first, or use grad() with a gradient of its shape";
         return Err(Error::gradient(message).with_op("backward", &[root.spec()]));
     }
     let seed = root.detach().ones_like()?;
@@ -106,7 +109,11 @@ pub fn grad(outputs: &[&Tensor], seeds: &[&Tensor], inputs: &[&Tensor], create_g
         return Err(Error::gradient(format!("{} outputs and {} seeds", outputs.len(), seeds.len())));
     }
     if let Some((output, seed)) = outputs.iter().zip(seeds).find(|(o, s)| o.spec() != s.spec()) {
-        return Err(Error::gradient(format!("a seed of {} cannot belong to an output of {}", seed.spec(), output.spec())));
+        return Err(Error::gradient(format!(
+            "a seed of {} cannot belong to an output of {}",
+            seed.spec(),
+            output.spec()
+        )));
     }
     let roots: Vec<(&Tensor, Tensor)> = outputs.iter().zip(seeds).map(|(o, s)| (*o, (*s).clone())).collect();
     let keys = inputs.iter().map(|t| Gradients::key(t)).collect::<Result<Vec<_>>>()?;
@@ -116,16 +123,23 @@ pub fn grad(outputs: &[&Tensor], seeds: &[&Tensor], inputs: &[&Tensor], create_g
             gradients.insert(edge, grad.clone());
         }
     })?;
-    let find = |(key, tensor): (&(u64, usize), &&Tensor)| gradients.get(key).cloned().ok_or_else(|| Gradients::missing(tensor));
+    let find = |(key, tensor): (&(u64, usize), &&Tensor)| {
+        gradients.get(key).cloned().ok_or_else(|| Gradients::missing(tensor))
+    };
     keys.iter().zip(inputs).map(find).collect()
 }
 
 /// Walks back from the roots; `visit` sees every finished gradient, and whether it is a leaf's.
-fn walk(roots: &[(&Tensor, Tensor)], create_graph: bool, mut visit: impl FnMut((u64, usize), &Tensor, bool)) -> Result<()> {
+fn walk(
+    roots: &[(&Tensor, Tensor)],
+    create_graph: bool,
+    mut visit: impl FnMut((u64, usize), &Tensor, bool),
+) -> Result<()> {
     let mut walk = Walk { create_graph, ..Walk::default() };
     for (root, seed) in roots {
         let edge = root.edge().ok_or_else(|| {
-            Error::gradient("the tensor is not tracked: nothing it was made from requires a gradient").with_op("backward", &[root.spec()])
+            Error::gradient("the tensor is not tracked: nothing it was made from requires a gradient")
+                .with_op("backward", &[root.spec()])
         })?;
         walk.arrive(edge, seed.clone())?;
     }
@@ -150,7 +164,10 @@ impl Walk {
         let expected = &outputs[edge.output];
         if *grad.shape() != expected.shape || grad.dtype() != expected.dtype {
             let name = edge.node.record.as_ref().map_or("leaf", |r| r.op.name());
-            return Err(Error::gradient(format!("a gradient of {} arrived at {name}, whose output is {expected}", grad.spec())));
+            return Err(Error::gradient(format!(
+                "a gradient of {} arrived at {name}, whose output is {expected}",
+                grad.spec()
+            )));
         }
         let waiting = self
             .waiting
@@ -170,15 +187,23 @@ impl Walk {
         let saves = rule.saves();
         let wants: SmallVec<[bool; 3]> = record.inputs.iter().map(|i| i.parent.is_some()).collect();
         let specs: SmallVec<[TensorSpec; 3]> = record.inputs.iter().map(|i| i.spec.clone()).collect();
-        let fail = |e: Error| e.context("in the gradient").with_op(rule.name(), &specs).with_device(record.device.name());
+        let fail =
+            |e: Error| e.context("in the gradient").with_op(rule.name(), &specs).with_device(record.device.name());
         let mut inputs: SmallVec<[Option<Tensor>; 3]> = SmallVec::new();
         for position in 0..record.inputs.len() {
             inputs.push(if saves.input(position) { Some(self.input(record, position)?) } else { None });
         }
         let outputs = if saves.outputs() { self.outputs(node, record)? } else { Vec::new() };
         let output_specs = node.outputs.as_slice();
-        let call =
-            Vjp { inputs: &inputs, outputs: &outputs, specs: &specs, output_specs, grads, wants: &wants, device: &record.device };
+        let call = Vjp {
+            inputs: &inputs,
+            outputs: &outputs,
+            specs: &specs,
+            output_specs,
+            grads,
+            wants: &wants,
+            device: &record.device,
+        };
         let cotangents = rule.vjp(&call).map_err(fail)?;
         for (input, grad) in record.inputs.iter().zip(cotangents.0) {
             if let (Some(parent), Some(grad)) = (&input.parent, grad) {

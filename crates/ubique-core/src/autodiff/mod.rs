@@ -25,7 +25,9 @@ impl Tensor {
         }
         if !self.device().is_autodiff() {
             let message = "the device handle does not track gradients; create the tensor on device.autodiff()";
-            return Err(Error::gradient(message).with_op("require_grad", &[self.spec()]).with_device(self.device().name()));
+            return Err(Error::gradient(message)
+                .with_op("require_grad", &[self.spec()])
+                .with_device(self.device().name()));
         }
         Ok(self.detach().with_edge(Edge::leaf(self.spec())))
     }

@@ -85,7 +85,8 @@ fn next_id() -> u64 {
 impl Node {
     /// Whether the outputs of this node are dropped and computed again (see [`crate::dispatch::Checkpointing`]).
     fn recomputes(&self) -> bool {
-        self.depth < MAX_DEPTH && self.record.as_ref().is_some_and(|r| checkpoints(&r.device) && r.op.rule().memory_bound())
+        self.depth < MAX_DEPTH
+            && self.record.as_ref().is_some_and(|r| checkpoints(&r.device) && r.op.rule().memory_bound())
     }
 }
 
@@ -110,7 +111,8 @@ impl Recording {
             };
             Input { spec: tensor.spec(), saved, parent: tensor.edge().cloned() }
         });
-        let record = Record { op: op.clone(), device: device.clone(), inputs: inputs.collect(), saved_outputs: OnceLock::new() };
+        let record =
+            Record { op: op.clone(), device: device.clone(), inputs: inputs.collect(), saved_outputs: OnceLock::new() };
         Recording { record, saves_outputs: saves.outputs() && !replayable }
     }
 

@@ -83,7 +83,9 @@ impl<'a> Vjp<'a> {
     /// # Errors
     /// Where outputs were not saved.
     pub fn output(&self, position: usize) -> Result<&'a Tensor> {
-        self.outputs.get(position).ok_or_else(|| Error::gradient(format!("output {position} was not saved for the gradient")))
+        self.outputs
+            .get(position)
+            .ok_or_else(|| Error::gradient(format!("output {position} was not saved for the gradient")))
     }
 
     /// Shape and dtype of the operand at a position.

@@ -3,6 +3,7 @@
 //! Object-safe on purpose: one compiled copy of this crate serves every backend, linked in or loaded later.
 
 pub mod buffer;
+pub mod memory;
 pub mod pending;
 pub mod registry;
 

@@ -213,7 +213,11 @@ impl Device {
     /// How many ops ran natively, as simpler ops, and on the host.
     pub fn counts(&self) -> Counts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts { native: get(&self.opened.native), decomposed: get(&self.opened.decomposed), host: get(&self.opened.host) }
+        Counts {
+            native: get(&self.opened.native),
+            decomposed: get(&self.opened.decomposed),
+            host: get(&self.opened.host),
+        }
     }
 
     /// What happens to ops that the device has no kernel for and that do not decompose.

@@ -38,7 +38,10 @@ impl Dispatch {
 
     /// Asks every backend for its devices. A backend that panics is reported as unavailable.
     pub fn probe() -> Vec<Probed> {
-        registry::backends().iter().map(|b| Probed { backend: b.name().to_owned(), devices: select::probe(&**b) }).collect()
+        registry::backends()
+            .iter()
+            .map(|b| Probed { backend: b.name().to_owned(), devices: select::probe(&**b) })
+            .collect()
     }
 
     /// The devices of one backend, by name, in the form that [`Device::new`] takes.
@@ -47,7 +50,8 @@ impl Dispatch {
     /// Where the backend is unknown or unavailable.
     pub fn enumerate(backend: &str) -> Result<Vec<String>> {
         let found = registry::find(backend)?;
-        let devices = select::probe(&*found).map_err(|u| crate::Error::unavailable(u.to_string()).with_device(backend))?;
+        let devices =
+            select::probe(&*found).map_err(|u| crate::Error::unavailable(u.to_string()).with_device(backend))?;
         Ok((0..devices.len()).map(|i| format!("{backend}:{i}")).collect())
     }
 

@@ -168,9 +168,9 @@ fn perform(op: &Op, device: &Device, args: SmallVec<[Arg<'_>; 3]>) -> Result<Sev
         Gradient::Decomposition => {
             let tensors: Vec<Tensor> = args.into_iter().map(Arg::into_tensor).collect();
             device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
-            rule.decompose(&tensors)?
-                .map(Several::Many)
-                .ok_or_else(|| Error::gradient("has neither a gradient nor a decomposition").with_op(op.name(), &inputs))
+            rule.decompose(&tensors)?.map(Several::Many).ok_or_else(|| {
+                Error::gradient("has neither a gradient nor a decomposition").with_op(op.name(), &inputs)
+            })
         }
         Gradient::Own => {
             let recording = Recording::new(op, device, &args);
@@ -193,7 +193,13 @@ fn detached<'a>(args: SmallVec<[Arg<'a>; 3]>) -> SmallVec<[Arg<'a>; 3]> {
 
 /// The results, without recording.
 #[inline]
-fn compute(op: &Op, device: &Device, args: SmallVec<[Arg<'_>; 3]>, inputs: &InputSpecs, outputs: Specs) -> Result<Several<Tensor>> {
+fn compute(
+    op: &Op,
+    device: &Device,
+    args: SmallVec<[Arg<'_>; 3]>,
+    inputs: &InputSpecs,
+    outputs: Specs,
+) -> Result<Several<Tensor>> {
     let rule = op.rule();
     if rule.is_view() {
         return look(op, device, args).map(Several::One);
@@ -230,7 +236,11 @@ fn wrap(device: &Device, buffers: Several<crate::backend::buffer::Buffer>, outpu
         (buffers, specs) => {
             let (buffers, specs) = (buffers.into_vec(), specs.into_vec());
             if buffers.len() != specs.len() {
-                return Err(Error::backend(format!("the device gave {} outputs instead of {}", buffers.len(), specs.len())));
+                return Err(Error::backend(format!(
+                    "the device gave {} outputs instead of {}",
+                    buffers.len(),
+                    specs.len()
+                )));
             }
             Ok(Several::Many(buffers.into_iter().zip(specs).map(|(b, s)| tensor(b, s)).collect()))
         }
@@ -240,7 +250,8 @@ fn wrap(device: &Device, buffers: Several<crate::backend::buffer::Buffer>, outpu
 /// A view op: the same buffer under another layout, after a copy where strides cannot express it.
 fn look(op: &Op, device: &Device, args: SmallVec<[Arg<'_>; 3]>) -> Result<Tensor> {
     let rule = op.rule();
-    let mut input = args.into_iter().next().map(Arg::into_tensor).ok_or_else(|| Error::value("a view needs an operand"))?;
+    let mut input =
+        args.into_iter().next().map(Arg::into_tensor).ok_or_else(|| Error::value("a view needs an operand"))?;
     let layout = match rule.view(input.layout())? {
         Some(layout) => layout,
         None => {
@@ -248,7 +259,8 @@ fn look(op: &Op, device: &Device, args: SmallVec<[Arg<'_>; 3]>) -> Result<Tensor
             let specs = InputSpecs::from_iter([input.spec()]);
             let results = compute(&Op::Contiguous(Contiguous), device, copy, &specs, input.spec().into())?;
             input = single(op, results)?;
-            rule.view(input.layout())?.ok_or_else(|| Error::backend(format!("{} of a row-major tensor is no view", op.name())))?
+            rule.view(input.layout())?
+                .ok_or_else(|| Error::backend(format!("{} of a row-major tensor is no view", op.name())))?
         }
     };
     let View { buffer, dtype, .. } = input.into_view();

@@ -85,7 +85,8 @@ fn open(backend: &dyn Backend, index: usize, options: &OpenOptions) -> Result<De
     let executor = catch_unwind(AssertUnwindSafe(|| backend.open(index, options)))
         .unwrap_or_else(|_| Err(Error::backend("the backend panicked while opening the device")))
         .map_err(fail)?;
-    let index16 = u16::try_from(index).map_err(|_| fail(Error::device(format!("{index} is too large a device number"))))?;
+    let index16 =
+        u16::try_from(index).map_err(|_| fail(Error::device(format!("{index} is too large a device number"))))?;
     let id = DeviceId { type_id: (backend.id() as u16) << 8 | executor.info().class as u16, index: index16 };
     let device = Arc::new(Opened::new(executor, id, name.clone()));
     opened.insert(name, device.clone());

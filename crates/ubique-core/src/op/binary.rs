@@ -292,7 +292,13 @@ impl Binary {
 }
 
 /// The reference of any function of two operands.
-fn zip(a: &RefTensor, b: &RefTensor, out: &TensorSpec, float: impl Fn(f64, f64) -> f64, int: impl Fn(i128, i128) -> i128) -> Result<RefTensor> {
+fn zip(
+    a: &RefTensor,
+    b: &RefTensor,
+    out: &TensorSpec,
+    float: impl Fn(f64, f64) -> f64,
+    int: impl Fn(i128, i128) -> i128,
+) -> Result<RefTensor> {
     let (a, b) = (a.expand(&out.shape)?, b.expand(&out.shape)?);
     let values = match (&a.values, &b.values) {
         (Values::Float(a), Values::Float(b)) => Values::Float(a.iter().zip(b).map(|(&a, &b)| float(a, b)).collect()),
@@ -370,11 +376,19 @@ impl Rule for Binary {
             let row = op.row();
             let sample = row.sample.map(|(low, high)| Fill::Uniform(low, high));
             for dtype in row.domain.dtypes() {
-                let [left, right] = if dtype.is_float() { sample.clone() } else { [Fill::Uniform(-9.0, 90.0), Fill::Uniform(-2.0, 9.0)] };
+                let [left, right] = if dtype.is_float() {
+                    sample.clone()
+                } else {
+                    [Fill::Uniform(-9.0, 90.0), Fill::Uniform(-2.0, 9.0)]
+                };
                 for (a, b) in SHAPES {
                     cases.push(Case::new(op).input_with(a, dtype, left.clone()).input_with(b, dtype, right.clone()));
                 }
-                cases.push(Case::new(op).input_with([13, 1], dtype, Fill::Special).input_with([13], dtype, Fill::Special));
+                cases.push(Case::new(op).input_with([13, 1], dtype, Fill::Special).input_with(
+                    [13],
+                    dtype,
+                    Fill::Special,
+                ));
             }
         }
         cases
@@ -424,12 +438,14 @@ impl Rule for BinaryScalar {
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
         let g = call.grad(0)?;
         let grad = match (self.op, self.reversed) {
-            (Binary::Add | Binary::Mul | Binary::Div, false) | (Binary::Sub, _) | (Binary::Add | Binary::Mul, true) => match self.op {
-                Binary::Mul => g.mul(self.scalar)?,
-                Binary::Div => g.div(self.scalar)?,
-                Binary::Sub if self.reversed => g.neg()?,
-                _ => g.clone(),
-            },
+            (Binary::Add | Binary::Mul | Binary::Div, false) | (Binary::Sub, _) | (Binary::Add | Binary::Mul, true) => {
+                match self.op {
+                    Binary::Mul => g.mul(self.scalar)?,
+                    Binary::Div => g.div(self.scalar)?,
+                    Binary::Sub if self.reversed => g.neg()?,
+                    _ => g.clone(),
+                }
+            }
             (Binary::Pow, false) => {
                 let (x, n) = (call.input(0)?, self.scalar.as_f64());
                 if n == 0.0 { g.zeros_like()? } else { (g * x.pow(n - 1.0)? * n).tensor()? }
@@ -471,7 +487,8 @@ impl Rule for BinaryScalar {
                     let (low, high) = row.sample[reversed as usize];
                     let (low, high) = if dtype.is_float() { (low, high) } else { (0.0, 9.0) };
                     let (slow, shigh) = row.sample[1 - reversed as usize];
-                    let scalar = if dtype.is_float() { Scalar::Float(0.37 * slow + 0.63 * shigh) } else { Scalar::Int(3) };
+                    let scalar =
+                        if dtype.is_float() { Scalar::Float(0.37 * slow + 0.63 * shigh) } else { Scalar::Int(3) };
                     let case = Case::new(BinaryScalar { op, scalar, reversed });
                     cases.push(case.clone().input_with([3, 7], dtype, Fill::Uniform(low, high)));
                     cases.push(case.clone().input_with((), dtype, Fill::Uniform(low, high)));
@@ -560,7 +577,11 @@ impl Rule for Compare {
                     let small = Fill::Uniform(0.0, 3.0);
                     cases.push(Case::new(op).input_with(a, dtype, small.clone()).input_with(b, dtype, small));
                 }
-                cases.push(Case::new(op).input_with([13, 1], dtype, Fill::Special).input_with([13], dtype, Fill::Special));
+                cases.push(Case::new(op).input_with([13, 1], dtype, Fill::Special).input_with(
+                    [13],
+                    dtype,
+                    Fill::Special,
+                ));
             }
         }
         cases

@@ -84,13 +84,19 @@ impl Input {
             Fill::Distinct(low, high) => {
                 let step = (high - low) / count.max(1) as f64;
                 let noise = uniform(stream, count);
-                shuffled(stream, count).into_iter().zip(noise).map(|(k, u)| low + step * (k as f64 + 0.25 * u)).collect()
+                shuffled(stream, count)
+                    .into_iter()
+                    .zip(noise)
+                    .map(|(k, u)| low + step * (k as f64 + 0.25 * u))
+                    .collect()
             }
             Fill::Values(values) => values.iter().copied().cycle().take(count).collect(),
             Fill::Special => special(dtype).into_iter().cycle().take(count).collect(),
         };
         match dtype.int_range() {
-            None => RefTensor::float(self.spec.shape.clone(), dtype, values.into_iter().map(|v| dtype.round(v)).collect()),
+            None => {
+                RefTensor::float(self.spec.shape.clone(), dtype, values.into_iter().map(|v| dtype.round(v)).collect())
+            }
             Some((low, high)) => {
                 let ints = values.into_iter().map(|v| (v.floor() as i128).clamp(low, high)).collect();
                 RefTensor::int(self.spec.shape.clone(), dtype, ints)
@@ -122,7 +128,9 @@ fn special(dtype: DType) -> Vec<f64> {
         _ => (1.0, f64::MAX),
     };
     match dtype.is_float() {
-        true => vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, tiny, -tiny, huge, -huge, 0.5, -2.5],
+        true => {
+            vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, tiny, -tiny, huge, -huge, 0.5, -2.5]
+        }
         false => vec![0.0, 1.0, -1.0, huge, -huge, 2.0, 7.0, -7.0, 63.0],
     }
 }

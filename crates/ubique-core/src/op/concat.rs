@@ -34,10 +34,16 @@ impl Rule for Concat {
         let mut total = 0usize;
         for input in inputs {
             require_same_dtype(first, input)?;
-            if input.shape.rank() != first.shape.rank() || input.shape.with(self.axis, 0) != first.shape.with(self.axis, 0) {
-                return Err(Error::shape(format!("{} and {} differ outside axis {}", first.shape, input.shape, self.axis)));
+            if input.shape.rank() != first.shape.rank()
+                || input.shape.with(self.axis, 0) != first.shape.with(self.axis, 0)
+            {
+                return Err(Error::shape(format!(
+                    "{} and {} differ outside axis {}",
+                    first.shape, input.shape, self.axis
+                )));
             }
-            total = total.checked_add(input.shape[self.axis]).ok_or_else(|| Error::shape("the joined extent overflows"))?;
+            total =
+                total.checked_add(input.shape[self.axis]).ok_or_else(|| Error::shape("the joined extent overflows"))?;
         }
         let spec = TensorSpec { shape: first.shape.with(self.axis, total), dtype: first.dtype };
         spec.shape.bytes(spec.dtype)?;
@@ -91,7 +97,9 @@ impl Rule for Concat {
         for dtype in DType::ALL {
             cases.push(Case::new(Concat { axis: 0 }).input([2, 3], dtype).input([1, 3], dtype).input([0, 3], dtype));
             cases.push(Case::new(Concat { axis: 1 }).input([2, 3, 2], dtype).input([2, 1, 2], dtype));
-            cases.push(Case::new(Concat { axis: 2 }).input([2, 2, 1], dtype).input([2, 2, 4], dtype).input([2, 2, 2], dtype));
+            cases.push(
+                Case::new(Concat { axis: 2 }).input([2, 2, 1], dtype).input([2, 2, 4], dtype).input([2, 2, 2], dtype),
+            );
         }
         cases.push(Case::new(Concat { axis: 0 }).input([5], DType::F64));
         cases.push(Case::new(Concat { axis: 1 }).input([700, 2], DType::F32).input([700, 3], DType::F32));
@@ -119,7 +127,8 @@ impl Rule for Pad {
 
     fn infer(&self, inputs: &[TensorSpec]) -> Result<Specs> {
         let [x] = operands(inputs)?;
-        let extent = *x.shape.get(self.axis).ok_or_else(|| Error::shape(format!("no axis {} in {}", self.axis, x.shape)))?;
+        let extent =
+            *x.shape.get(self.axis).ok_or_else(|| Error::shape(format!("no axis {} in {}", self.axis, x.shape)))?;
         let total = extent.checked_add(self.before).and_then(|e| e.checked_add(self.after));
         let total = total.ok_or_else(|| Error::shape("the padded extent overflows"))?;
         let spec = TensorSpec { shape: x.shape.with(self.axis, total), dtype: x.dtype };

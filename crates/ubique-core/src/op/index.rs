@@ -21,7 +21,10 @@ fn require_index(spec: &TensorSpec) -> Result<()> {
 }
 
 fn require_axis(shape: &Shape, axis: usize) -> Result<usize> {
-    shape.get(axis).copied().ok_or_else(|| Error::shape(format!("axis {axis} is out of range for rank {}", shape.rank())))
+    shape
+        .get(axis)
+        .copied()
+        .ok_or_else(|| Error::shape(format!("axis {axis} is out of range for rank {}", shape.rank())))
 }
 
 /// Refuses an index outside `0..extent`.
@@ -69,7 +72,9 @@ impl Layout {
     fn expand_prefix(&self, index: &Shape, axis: usize) -> impl Iterator<Item = usize> {
         let strides = self.strides().with(axis, 0);
         let reach = self.elements().max(1);
-        Layout::strided(index.clone(), strides, 0, reach).unwrap_or_else(|_| Layout::contiguous(Shape::from([0]))).positions()
+        Layout::strided(index.clone(), strides, 0, reach)
+            .unwrap_or_else(|_| Layout::contiguous(Shape::from([0])))
+            .positions()
     }
 }
 
@@ -112,7 +117,11 @@ impl Rule for Gather {
         let mut cases = Vec::new();
         for dtype in DType::ALL {
             for index in [DType::I64, DType::I32, DType::U32] {
-                cases.push(Case::new(Gather { axis: 0 }).input([5, 3], dtype).input_with([4, 3], index, Fill::Uniform(0.0, 5.0)));
+                cases.push(Case::new(Gather { axis: 0 }).input([5, 3], dtype).input_with(
+                    [4, 3],
+                    index,
+                    Fill::Uniform(0.0, 5.0),
+                ));
             }
             let at = |axis| Case::new(Gather { axis });
             cases.push(at(1).input([2, 5, 3], dtype).input_with([2, 7, 2], DType::I64, Fill::Uniform(0.0, 5.0)));
@@ -220,7 +229,9 @@ impl Rule for Scatter {
                 (g.masked_fill(&stayed.ge(0)?, 0)?, taken()?.masked_fill(&mine.not()?, 0)?)
             }
             Combine::Mul => {
-                return Err(Error::gradient("multiplying scatter has no gradient; use log and adding scatter, or gather and prod"));
+                return Err(Error::gradient(
+                    "multiplying scatter has no gradient; use log and adding scatter, or gather and prod",
+                ));
             }
             Combine::Min | Combine::Max => {
                 // Everything equal to the result shares the gradient evenly.
@@ -267,7 +278,10 @@ impl Rule for Scatter {
                 let index = Fill::Uniform(0.0, 5.0);
                 let values = |case: Case, shape: &[usize]| case.input_with(shape, dtype, Fill::Distinct(-2.0, 3.0));
                 cases.push(values(values(at(0), &[5, 3]).input_with([4, 3], DType::I64, index.clone()), &[4, 3]));
-                cases.push(values(values(at(1), &[2, 5, 3]).input_with([2, 7, 2], DType::I32, index.clone()), &[2, 7, 2]));
+                cases.push(values(
+                    values(at(1), &[2, 5, 3]).input_with([2, 7, 2], DType::I32, index.clone()),
+                    &[2, 7, 2],
+                ));
                 cases.push(values(values(at(0), &[3]).input([0], DType::I64), &[0]));
             }
         }
@@ -457,7 +471,8 @@ impl Tensor {
     /// # Errors
     /// Where the index has another rank or, on host devices, points outside the axis.
     pub fn index_select(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
-        let axis = normalize_axis(axis, self.rank()).map_err(|e| e.with_op("index_select", &[self.spec(), index.spec()]))?;
+        let axis =
+            normalize_axis(axis, self.rank()).map_err(|e| e.with_op("index_select", &[self.spec(), index.spec()]))?;
         run::call(Op::IndexSelect(IndexSelect { axis }), [self.into(), index.into()])
     }
 

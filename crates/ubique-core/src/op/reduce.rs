@@ -35,8 +35,15 @@ pub enum Reduction {
 
 impl Reduction {
     /// Every reduction.
-    pub const ALL: [Reduction; 7] =
-        [Reduction::Sum, Reduction::Mean, Reduction::Prod, Reduction::Min, Reduction::Max, Reduction::Any, Reduction::All];
+    pub const ALL: [Reduction; 7] = [
+        Reduction::Sum,
+        Reduction::Mean,
+        Reduction::Prod,
+        Reduction::Min,
+        Reduction::Max,
+        Reduction::Any,
+        Reduction::All,
+    ];
 
     fn has(self, dtype: DType) -> bool {
         match self {
@@ -52,7 +59,9 @@ impl Reduction {
             Reduction::Sum => values.iter().sum::<f64>() + 0.0,
             Reduction::Mean => values.iter().sum::<f64>() / values.len() as f64,
             Reduction::Prod => values.iter().product(),
-            Reduction::Min => values.iter().copied().reduce(|a, b| if a.is_nan() || a < b { a } else { b }).unwrap_or(f64::NAN),
+            Reduction::Min => {
+                values.iter().copied().reduce(|a, b| if a.is_nan() || a < b { a } else { b }).unwrap_or(f64::NAN)
+            }
             _ => values.iter().copied().reduce(|a, b| if a.is_nan() || a > b { a } else { b }).unwrap_or(f64::NAN),
         }
     }
@@ -188,10 +197,12 @@ impl Rule for Reduce {
         let spec = &outputs[0];
         let groups = groups(inputs[0].shape(), &self.axes);
         let values = match &inputs[0].values {
-            Values::Float(v) => Values::Float(groups.map(|g| self.op.floats(&g.iter().map(|&p| v[p]).collect::<Vec<_>>())).collect()),
-            Values::Int(v) => {
-                Values::Int(groups.map(|g| self.op.ints(&g.iter().map(|&p| v[p]).collect::<Vec<_>>(), spec.dtype)).collect())
+            Values::Float(v) => {
+                Values::Float(groups.map(|g| self.op.floats(&g.iter().map(|&p| v[p]).collect::<Vec<_>>())).collect())
             }
+            Values::Int(v) => Values::Int(
+                groups.map(|g| self.op.ints(&g.iter().map(|&p| v[p]).collect::<Vec<_>>(), spec.dtype)).collect(),
+            ),
         };
         Ok(vec![RefTensor { spec: spec.clone(), values }])
     }
@@ -232,7 +243,11 @@ impl Rule for Reduce {
             }
         }
         let zeros = Case::new(Reduce { op: Reduction::Prod, axes: Dims::from([1]), keepdim: false });
-        cases.push(zeros.input_with([3, 3], DType::F64, Fill::Values(vec![0.0, 2.0, 3.0, 0.0, 0.0, 5.0, 1.0, 2.0, 4.0])));
+        cases.push(zeros.input_with(
+            [3, 3],
+            DType::F64,
+            Fill::Values(vec![0.0, 2.0, 3.0, 0.0, 0.0, 5.0, 1.0, 2.0, 4.0]),
+        ));
         cases
     }
 }
@@ -254,16 +269,27 @@ fn prod_vjp(x: &Tensor, g: &Tensor, axes: &[usize]) -> Result<Tensor> {
     if count == 0 {
         return x.zeros_like();
     }
-    let one = rows.narrow(-1, 0, 1)?.ones_like()?;
-    let before = Tensor::concat(&[&one, &rows.narrow(-1, 0, count - 1)?], -1)?.cumprod(-1)?;
-    let reversed = rows.flip(&[-1])?;
-    let after = Tensor::concat(&[&one, &reversed.narrow(-1, 0, count - 1)?], -1)?.cumprod(-1)?.flip(&[-1])?;
+    let before = products_before(&rows)?;
+    let after = products_before(&rows.flip(&[-1])?)?.flip(&[-1])?;
     let mut inverse = vec![0isize; rank];
     for (to, &from) in order.iter().enumerate() {
         inverse[from as usize] = to as isize;
     }
     let others = (before * after).tensor()?.reshape(moved.shape())?.permute(&inverse)?;
     (others * g).into()
+}
+
+/// For each element of the last axis the product of those before it, by doubling.
+fn products_before(rows: &Tensor) -> Result<Tensor> {
+    let count = *rows.shape().last().unwrap_or(&1);
+    let shifted = |t: &Tensor, by: usize| t.narrow(-1, 0, count - by)?.pad_axis(-1, by, 0, 1);
+    let mut products = shifted(rows, 1)?;
+    let mut reach = 1;
+    while reach < count {
+        products = (&products * shifted(&products, reach)?).tensor()?;
+        reach *= 2;
+    }
+    Ok(products)
 }
 
 fn reduce(x: &Tensor, op: Reduction, axes: &[isize], keepdim: bool) -> Result<Tensor> {

@@ -70,14 +70,26 @@ impl Rule for Select {
     }
 
     fn cases() -> Vec<Case> {
-        let shapes: [[&[usize]; 3]; 5] =
-            [[&[2, 3], &[2, 3], &[2, 3]], [&[3, 1], &[4], &[]], [&[], &[], &[]], [&[0, 2], &[2], &[1]], [&[1500], &[1500], &[1]]];
+        let shapes: [[&[usize]; 3]; 5] = [
+            [&[2, 3], &[2, 3], &[2, 3]],
+            [&[3, 1], &[4], &[]],
+            [&[], &[], &[]],
+            [&[0, 2], &[2], &[1]],
+            [&[1500], &[1500], &[1]],
+        ];
         let mask = Fill::Values(vec![1.0, 0.0, 0.0, 1.0, 1.0]);
         let make = |dtype, [m, a, b]: [&[usize]; 3]| {
-            Case::new(Select).input_with(m, DType::Bool, mask.clone()).input(a, dtype).input_with(b, dtype, Fill::Special).not_smooth()
+            Case::new(Select)
+                .input_with(m, DType::Bool, mask.clone())
+                .input(a, dtype)
+                .input_with(b, dtype, Fill::Special)
+                .not_smooth()
         };
         let smooth = |s: [&[usize]; 3]| {
-            Case::new(Select).input_with(s[0], DType::Bool, mask.clone()).input(s[1], DType::F64).input(s[2], DType::F64)
+            Case::new(Select)
+                .input_with(s[0], DType::Bool, mask.clone())
+                .input(s[1], DType::F64)
+                .input(s[2], DType::F64)
         };
         let all = DType::ALL.into_iter().flat_map(|d| shapes.map(|s| make(d, s)));
         all.chain(shapes.map(smooth)).collect()
@@ -152,7 +164,11 @@ impl Rule for MaskedFill {
                 cases.push(case.input(x, dtype).input_with(m, DType::Bool, mask.clone()));
             }
         }
-        cases.push(Case::new(MaskedFill { value: f64::NEG_INFINITY.into() }).input([7], DType::F16).input_with([7], DType::Bool, mask));
+        cases.push(Case::new(MaskedFill { value: f64::NEG_INFINITY.into() }).input([7], DType::F16).input_with(
+            [7],
+            DType::Bool,
+            mask,
+        ));
         cases
     }
 }
@@ -228,11 +244,17 @@ impl Rule for Clamp {
         let bound = |b: Option<Scalar>| b.map(|b| b.cast(dtype));
         let values = match &inputs[0].values {
             Values::Float(v) => {
-                let (min, max) = (bound(self.min).map_or(f64::NEG_INFINITY, Scalar::as_f64), bound(self.max).map_or(f64::INFINITY, Scalar::as_f64));
+                let (min, max) = (
+                    bound(self.min).map_or(f64::NEG_INFINITY, Scalar::as_f64),
+                    bound(self.max).map_or(f64::INFINITY, Scalar::as_f64),
+                );
                 Values::Float(v.iter().map(|&x| Clamp::eval(x, min, max)).collect())
             }
             Values::Int(v) => {
-                let (min, max) = (bound(self.min).map_or(i128::MIN, Scalar::as_i128), bound(self.max).map_or(i128::MAX, Scalar::as_i128));
+                let (min, max) = (
+                    bound(self.min).map_or(i128::MIN, Scalar::as_i128),
+                    bound(self.max).map_or(i128::MAX, Scalar::as_i128),
+                );
                 Values::Int(v.iter().map(|&x| x.max(min).min(max)).collect())
             }
         };
@@ -240,7 +262,8 @@ impl Rule for Clamp {
     }
 
     fn cases() -> Vec<Case> {
-        let bounds: [(Option<f64>, Option<f64>); 4] = [(Some(-1.0), Some(1.5)), (Some(0.5), None), (None, Some(1.0)), (Some(2.0), Some(1.0))];
+        let bounds: [(Option<f64>, Option<f64>); 4] =
+            [(Some(-1.0), Some(1.5)), (Some(0.5), None), (None, Some(1.0)), (Some(2.0), Some(1.0))];
         let mut cases = Vec::new();
         for dtype in DType::FLOATS.into_iter().chain(DType::INTS) {
             for (min, max) in bounds {

@@ -334,14 +334,18 @@ impl Rule for Unary {
         let row = self.row();
         let spec = &outputs[0];
         Ok(vec![match (&inputs[0].values, spec.dtype.is_float()) {
-            (Values::Float(v), true) => RefTensor::float(spec.shape.clone(), spec.dtype, v.iter().map(|&x| (row.float)(x)).collect()),
+            (Values::Float(v), true) => {
+                RefTensor::float(spec.shape.clone(), spec.dtype, v.iter().map(|&x| (row.float)(x)).collect())
+            }
             (Values::Float(v), false) => {
                 RefTensor::int(spec.shape.clone(), spec.dtype, v.iter().map(|&x| (row.float)(x) as i128).collect())
             }
             (Values::Int(v), _) if spec.dtype == DType::Bool => {
                 RefTensor::int(spec.shape.clone(), spec.dtype, v.iter().map(|&x| (x == 0) as i128).collect())
             }
-            (Values::Int(v), _) => RefTensor::int(spec.shape.clone(), spec.dtype, v.iter().map(|&x| (row.int)(x)).collect()),
+            (Values::Int(v), _) => {
+                RefTensor::int(spec.shape.clone(), spec.dtype, v.iter().map(|&x| (row.int)(x)).collect())
+            }
         }])
     }
 

@@ -73,7 +73,12 @@ impl Rule for View {
         let shape = match self {
             View::Reshape(shape) => {
                 if shape.elements()? != x.shape.elements()? {
-                    return Err(Error::shape(format!("{} has {} elements, {shape} has {}", x.shape, x.shape.elements()?, shape.elements()?)));
+                    return Err(Error::shape(format!(
+                        "{} has {} elements, {shape} has {}",
+                        x.shape,
+                        x.shape.elements()?,
+                        shape.elements()?
+                    )));
                 }
                 shape.clone()
             }
@@ -81,7 +86,10 @@ impl Rule for View {
                 let mut seen = vec![false; x.shape.rank()];
                 for &axis in axes.iter() {
                     if seen.get(axis) != Some(&false) {
-                        return Err(Error::shape(format!("{axes} is not a permutation of the {} axes", x.shape.rank())));
+                        return Err(Error::shape(format!(
+                            "{axes} is not a permutation of the {} axes",
+                            x.shape.rank()
+                        )));
                     }
                     seen[axis] = true;
                 }
@@ -98,7 +106,9 @@ impl Rule for View {
                 Layout::contiguous(x.shape.clone()).slice(*axis, *start, *step, *len)?;
                 x.shape.with(*axis, *len)
             }
-            View::Unfold { axis, size, step } => Layout::contiguous(x.shape.clone()).unfold(*axis, *size, *step)?.shape().clone(),
+            View::Unfold { axis, size, step } => {
+                Layout::contiguous(x.shape.clone()).unfold(*axis, *size, *step)?.shape().clone()
+            }
         };
         Ok(TensorSpec { shape, dtype: x.dtype }.into())
     }
@@ -258,7 +268,8 @@ impl Tensor {
     /// # Errors
     /// Where `axes` is not a permutation.
     pub fn permute(&self, axes: &[isize]) -> Result<Tensor> {
-        let axes: Result<Dims<usize>> = axes.iter().map(|&a| normalize_axis(a, self.rank())).collect::<Result<Vec<_>>>().map(Dims::from);
+        let axes: Result<Dims<usize>> =
+            axes.iter().map(|&a| normalize_axis(a, self.rank())).collect::<Result<Vec<_>>>().map(Dims::from);
         view(self, View::Permute(axes.map_err(|e| e.with_op("permute", &[self.spec()]))?))
     }
 
@@ -396,7 +407,8 @@ impl Tensor {
             return self.reshape([1]);
         }
         let fail = |e: Error| e.with_op("flatten", &[self.spec()]);
-        let (a, b) = (normalize_axis(start, self.rank()).map_err(fail)?, normalize_axis(end, self.rank()).map_err(fail)?);
+        let (a, b) =
+            (normalize_axis(start, self.rank()).map_err(fail)?, normalize_axis(end, self.rank()).map_err(fail)?);
         if b < a {
             return Err(fail(Error::shape(format!("axis {end} lies before axis {start}"))));
         }
@@ -414,7 +426,10 @@ impl Tensor {
         let at = normalize_axis(axis, self.rank()).map_err(fail)?;
         let total = lengths.iter().try_fold(0usize, |sum, &l| sum.checked_add(l));
         if total != Some(self.shape()[at]) {
-            return Err(fail(Error::shape(format!("lengths {lengths:?} do not add up to the extent {} of axis {axis}", self.shape()[at]))));
+            return Err(fail(Error::shape(format!(
+                "lengths {lengths:?} do not add up to the extent {} of axis {axis}",
+                self.shape()[at]
+            ))));
         }
         let mut start = 0;
         lengths

@@ -23,7 +23,10 @@ impl Tensor {
         if !device.dtype_usage(spec.dtype).storage {
             return Err(Error::dtype(format!("the device cannot store {}", spec.dtype)).with_device(device.name()));
         }
-        let buffer = device.executor().upload(data).map_err(|e| e.with_op("upload", &[spec.clone()]).with_device(device.name()))?;
+        let buffer = device
+            .executor()
+            .upload(data)
+            .map_err(|e| e.with_op("upload", &[spec.clone()]).with_device(device.name()))?;
         Ok(Tensor::from_buffer(buffer, spec, device))
     }
 

@@ -140,7 +140,9 @@ impl Tensor {
                 At::Index(position) => {
                     let extent = out.shape()[axis as usize];
                     if position >= extent as isize || position < -(extent as isize) {
-                        return Err(fail(Error::index(format!("position {position} is outside an axis of extent {extent}"))));
+                        return Err(fail(Error::index(format!(
+                            "position {position} is outside an axis of extent {extent}"
+                        ))));
                     }
                     out = out.narrow(axis, position, 1)?.squeeze(axis)?;
                 }

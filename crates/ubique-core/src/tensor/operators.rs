@@ -5,8 +5,10 @@
 //! [`Expr::tensor`] at the end of the chain gives the `Result`:
 //!
 //! ```ignore
-//! let y = ((&x - &mean) * 2.0 / (&variance + 1e-5).sqrt()).tensor()?;
+//! let y = ((&x - &mean) * 2.0 / (&variance + 1e-5).then(Tensor::sqrt)).tensor()?;
 //! ```
+//!
+//! Scalars are `f64`, `i64` (so that literals need no suffix), or a [`Scalar`] made of any other number.
 
 use std::ops;
 
@@ -138,7 +140,7 @@ macro_rules! operators {
             (Expr, Tensor) (Expr, &Tensor) (Expr, Expr) (Expr, Result<Tensor>)
             (Result<Tensor>, Tensor) (Result<Tensor>, &Tensor) (Result<Tensor>, Expr)
         );
-        scalars!($trait, $method, $op: f64 f32 i64 i32 u64 u32 usize bool);
+        scalars!($trait, $method, $op: f64 i64 Scalar);
     )*};
 }
 
@@ -161,7 +163,7 @@ macro_rules! prefix {
             type Output = Expr;
             fn $method(self) -> Expr {
                 let $v = self;
-                Expr($result.and_then(|t| t.$call()))
+                Expr($result.and_then(|t| Tensor::$call(&t)))
             }
         }
     )*)*};

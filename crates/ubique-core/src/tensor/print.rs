@@ -30,7 +30,11 @@ impl fmt::Debug for Tensor {
 
 /// The positions of an axis that are shown.
 fn shown(extent: usize, summarise: bool) -> Vec<usize> {
-    if summarise && extent > 2 * EDGE { (0..EDGE).chain(extent - EDGE..extent).collect() } else { (0..extent).collect() }
+    if summarise && extent > 2 * EDGE {
+        (0..EDGE).chain(extent - EDGE..extent).collect()
+    } else {
+        (0..extent).collect()
+    }
 }
 
 fn render(tensor: &Tensor, digits: usize) -> crate::Result<String> {
@@ -55,7 +59,12 @@ fn render(tensor: &Tensor, digits: usize) -> crate::Result<String> {
 
 /// All values in one style, so that columns line up.
 fn texts(values: &[Scalar], digits: usize) -> Vec<String> {
-    let finite = || values.iter().filter_map(|v| if let Scalar::Float(f) = v { Some(f.abs()) } else { None }).filter(|f| f.is_finite());
+    let finite = || {
+        values
+            .iter()
+            .filter_map(|v| if let Scalar::Float(f) = v { Some(f.abs()) } else { None })
+            .filter(|f| f.is_finite())
+    };
     let largest = finite().fold(0.0, f64::max);
     let smallest = finite().filter(|f| *f > 0.0).fold(f64::INFINITY, f64::min);
     let whole = finite().all(|f| f.fract() == 0.0);
@@ -73,7 +82,14 @@ fn texts(values: &[Scalar], digits: usize) -> Vec<String> {
         .collect()
 }
 
-fn block(out: &mut String, shape: &Shape, axis: usize, texts: &mut std::slice::Iter<'_, String>, width: usize, summarise: bool) {
+fn block(
+    out: &mut String,
+    shape: &Shape,
+    axis: usize,
+    texts: &mut std::slice::Iter<'_, String>,
+    width: usize,
+    summarise: bool,
+) {
     let Some(&extent) = shape.get(axis) else {
         out.push_str(texts.next().map_or("", |t| t));
         return;
