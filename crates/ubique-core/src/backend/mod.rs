@@ -5,6 +5,7 @@
 pub mod buffer;
 pub mod memory;
 pub mod pending;
+pub mod pool;
 pub mod registry;
 
 use std::fmt;
