@@ -14,7 +14,7 @@ mod size;
 mod thread_cache;
 
 use super::memory::{self, MemoryControl, MemoryUsage};
-use raw::Raw;
+use raw::{Life, Raw};
 use shared::{Shared, UNSET};
 use std::fmt::{self, Write};
 use std::mem::MaybeUninit;
@@ -114,13 +114,16 @@ impl HostPool {
     fn alloc_slow(&self, bytes: usize) -> Result<Block, AllocError> {
         let shared = self.shared;
         if bytes == 0 {
-            let raw = Raw { ptr: NonNull::<Aligned>::dangling().cast(), capacity: 0, persistent: false };
+            let raw = Raw { ptr: NonNull::<Aligned>::dangling().cast(), capacity: 0, life: Life::Reusable };
             return Ok(Block { raw, len: 0, shared });
         }
-        let persistent = thread_cache::with(shared, |cache| cache.persistent_scopes > 0).unwrap_or(false);
-        let capacity = if persistent { size::exact_capacity(bytes) } else { size::capacity(bytes) };
+        let life = thread_cache::with(shared, |cache| cache.life()).unwrap_or(Life::Reusable);
+        let capacity = match life {
+            Life::Reusable => size::capacity(bytes),
+            Life::Persistent => size::exact_capacity(bytes),
+        };
         let capacity = capacity.ok_or_else(|| shared.error(bytes))?;
-        let cached = thread_cache::with(shared, |cache| cache.obtain(capacity, bytes, persistent));
+        let cached = thread_cache::with(shared, |cache| cache.obtain(capacity, bytes, life));
         let raw = cached.unwrap_or_else(|| obtain_uncached(shared, capacity, bytes));
         Ok(Block { raw: raw.ok_or_else(|| shared.error(bytes))?, len: bytes, shared })
     }
@@ -147,9 +150,9 @@ impl HostPool {
 
 /// As [`ThreadCache::obtain`](thread_cache::ThreadCache::obtain), in a thread that is ending.
 fn obtain_uncached(shared: &'static Shared, capacity: usize, bytes: usize) -> Option<Raw> {
-    let raw = shared.reuse(capacity).or_else(|| shared.fresh(capacity, false)).or_else(|| {
+    let raw = shared.reuse(capacity).or_else(|| shared.fresh(capacity, Life::Reusable)).or_else(|| {
         shared.trim();
-        shared.fresh(capacity, false)
+        shared.fresh(capacity, Life::Reusable)
     })?;
     shared.count(raw.capacity, bytes, 1);
     Some(raw)

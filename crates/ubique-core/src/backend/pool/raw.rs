@@ -9,8 +9,18 @@ use std::ptr::NonNull;
 pub(super) struct Raw {
     pub ptr: NonNull<u8>,
     pub capacity: usize,
-    /// Sized exactly, and not to be cached.
-    pub persistent: bool,
+    pub life: Life,
+}
+
+/// What becomes of a block that is freed. As wide as the other fields of [`Raw`], so that copies go by whole words and
+/// never wait for narrower stores.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Life {
+    /// It is cached.
+    Reusable,
+    /// It was sized exactly, and goes back to the system.
+    Persistent,
 }
 
 // SAFETY: system memory belongs to no thread.
@@ -20,11 +30,11 @@ unsafe impl Sync for Raw {}
 
 impl Raw {
     /// Uninitialised memory of `capacity` (not 0) bytes; `None` if the system has none.
-    pub fn allocate(capacity: usize, persistent: bool) -> Option<Self> {
+    pub fn allocate(capacity: usize, life: Life) -> Option<Self> {
         let layout = size::layout(capacity).filter(|layout| layout.size() > 0)?;
         // SAFETY: the size is not 0.
         let ptr = NonNull::new(unsafe { alloc::alloc(layout) })?;
-        Some(Self { ptr, capacity, persistent })
+        Some(Self { ptr, capacity, life })
     }
 
     /// Gives the memory back to the system.

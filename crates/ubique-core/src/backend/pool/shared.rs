@@ -1,7 +1,7 @@
 //! The part of a pool that all threads see.
 
 use super::AllocError;
-use super::raw::Raw;
+use super::raw::{Life, Raw};
 use super::shelves::Shelves;
 use super::size::{SMALL, SMALL_CLASSES, small_class};
 use crate::backend::memory::MemoryUsage;
@@ -126,12 +126,12 @@ impl Shared {
     }
 
     /// A block from the system; `None` if the limit or the system forbids.
-    pub fn fresh(&self, capacity: usize, persistent: bool) -> Option<Raw> {
+    pub fn fresh(&self, capacity: usize, life: Life) -> Option<Raw> {
         let size = capacity as u64;
         let limit = self.limit.load(Relaxed);
         let grow = |reserved: u64| reserved.checked_add(size).filter(|&grown| grown <= limit);
         self.reserved.fetch_update(Relaxed, Relaxed, grow).ok()?;
-        let Some(raw) = Raw::allocate(capacity, persistent) else {
+        let Some(raw) = Raw::allocate(capacity, life) else {
             self.reserved.fetch_sub(size, Relaxed);
             return None;
         };
@@ -147,7 +147,7 @@ impl Shared {
     pub unsafe fn give_back(&self, raw: Raw) {
         let budget = self.cache_budget();
         let mut shelves = lock(&self.shelves);
-        let keep = !raw.persistent && raw.capacity as u64 <= budget;
+        let keep = raw.life == Life::Reusable && raw.capacity as u64 <= budget;
         if keep && shelves.put(raw).is_ok() {
             let crowded = shelves.cached_bytes > budget;
             drop(shelves);

@@ -1,6 +1,6 @@
 //! Free blocks that all threads share, by size.
 
-use super::raw::Raw;
+use super::raw::{Life, Raw};
 use super::size;
 
 /// The shared free lists of a pool, and how many blocks of each size the pool owns.
@@ -57,7 +57,7 @@ impl Shelves {
 
     /// Notes that the system gave this block.
     pub fn own(&mut self, raw: Raw) {
-        if raw.persistent {
+        if raw.life == Life::Persistent {
             self.persistent_blocks += 1;
             self.persistent_bytes += raw.capacity as u64;
         } else if let Some(shelf) = self.shelf(raw.capacity) {
@@ -67,7 +67,7 @@ impl Shelves {
 
     /// Notes that the system gets this block back.
     pub fn disown(&mut self, raw: Raw) {
-        if raw.persistent {
+        if raw.life == Life::Persistent {
             self.persistent_blocks -= 1;
             self.persistent_bytes -= raw.capacity as u64;
         } else if let Ok(index) = self.shelves.binary_search_by_key(&raw.capacity, |shelf| shelf.capacity) {

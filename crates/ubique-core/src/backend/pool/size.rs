@@ -24,7 +24,7 @@ pub(super) fn small_class(bytes: usize) -> usize {
 
 /// The size of the blocks of a small class.
 #[inline]
-pub(super) fn small_capacity(class: usize) -> usize {
+pub(super) const fn small_capacity(class: usize) -> usize {
     let shift = (class / 4).saturating_sub(1);
     (class - 4 * shift + 1) * (ALIGN << shift)
 }

@@ -1,24 +1,44 @@
 //! Free small blocks that a thread keeps for itself, so that reusing them needs neither lock nor atomic update.
 
-use super::raw::Raw;
+use super::raw::{Life, Raw};
 use super::shared::{Counts, Shared, ThreadCounts};
 use super::size::{SMALL, SMALL_CLASSES, small_capacity, small_class};
-use std::cell::RefCell;
-use std::ptr::NonNull;
+use std::cell::{Cell, RefCell};
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Most blocks of a class that a thread keeps.
+/// Room for blocks of a class.
 const DEPTH: usize = 32;
 /// A thread keeps about this many bytes of a class, and at least four blocks.
 const CLASS_BYTES: usize = 256 << 10;
 /// A thread's counts move to the pool's when they differ by more than this.
 const FOLD_BYTES: u64 = 256 << 10;
 
+/// How many blocks of each class a thread keeps.
+const DEPTHS: [usize; SMALL_CLASSES] = {
+    let mut depths = [DEPTH; SMALL_CLASSES];
+    let mut class = 0;
+    while class < SMALL_CLASSES {
+        let fitting = CLASS_BYTES / small_capacity(class);
+        depths[class] = if fitting < 4 {
+            4
+        } else if fitting > DEPTH {
+            DEPTH
+        } else {
+            fitting
+        };
+        class += 1;
+    }
+    depths
+};
+
 thread_local! {
     /// One for each pool that this thread has used, the last used first.
     static CACHES: RefCell<Vec<Box<ThreadCache>>> = const { RefCell::new(Vec::new()) };
+    /// The first of `CACHES`, or null. Needs no destructor, so reading it costs one instruction.
+    static FIRST: Cell<*mut ThreadCache> = const { Cell::new(ptr::null_mut()) };
 }
 
 pub(super) struct ThreadCache {
@@ -31,33 +51,41 @@ pub(super) struct ThreadCache {
 }
 
 /// Calls `body` with this thread's cache of the pool; `None`, without calling it, in a thread that is ending.
+/// `body` must not call any function of this module but methods of its argument.
 #[inline]
 pub(super) fn with<R>(shared: &'static Shared, body: impl FnOnce(&mut ThreadCache) -> R) -> Option<R> {
-    let run = |caches: &RefCell<Vec<Box<ThreadCache>>>| {
-        let mut caches = caches.try_borrow_mut().ok()?;
-        if !caches.first().is_some_and(|cache| std::ptr::eq(cache.shared, shared)) {
-            bring_to_front(&mut caches, shared);
-        }
-        caches.first_mut().map(|cache| body(cache))
-    };
-    CACHES.try_with(run).ok().flatten()
+    let mut first = FIRST.get();
+    // SAFETY: `FIRST` is null or points to a box in `CACHES` (see `change`), and nothing else borrows from it: `body`
+    // and `change` return before this thread comes here again.
+    if !unsafe { first.as_ref() }.is_some_and(|cache| ptr::eq(cache.shared, shared)) {
+        change(|caches| bring_to_front(caches, shared))?;
+        first = FIRST.get();
+    }
+    // SAFETY: as above.
+    unsafe { first.as_mut() }.map(body)
 }
 
 /// Ends this thread's cache of a pool.
 pub(super) fn forget(shared: &'static Shared) {
-    let remove = |caches: &RefCell<Vec<Box<ThreadCache>>>| {
-        if let Ok(mut caches) = caches.try_borrow_mut() {
-            caches.retain(|cache| !std::ptr::eq(cache.shared, shared));
-        }
-    };
-    // A thread that is ending has no caches.
-    let _ = CACHES.try_with(remove);
+    change(|caches| caches.retain(|cache| !ptr::eq(cache.shared, shared)));
 }
 
+/// Changes the list of caches; `None`, without doing so, in a thread that is ending.
 #[cold]
+fn change(edit: impl FnOnce(&mut Vec<Box<ThreadCache>>)) -> Option<()> {
+    let run = |caches: &RefCell<Vec<Box<ThreadCache>>>| {
+        let mut caches = caches.try_borrow_mut().ok()?;
+        FIRST.set(ptr::null_mut());
+        edit(&mut caches);
+        FIRST.set(caches.first_mut().map_or(ptr::null_mut(), |cache| &raw mut **cache));
+        Some(())
+    };
+    CACHES.try_with(run).ok().flatten()
+}
+
 fn bring_to_front(caches: &mut Vec<Box<ThreadCache>>, shared: &'static Shared) {
-    caches.retain(|cache| std::ptr::eq(cache.shared, shared) || !cache.shared.closed.load(Relaxed));
-    match caches.iter().position(|cache| std::ptr::eq(cache.shared, shared)) {
+    caches.retain(|cache| ptr::eq(cache.shared, shared) || !cache.shared.closed.load(Relaxed));
+    match caches.iter().position(|cache| ptr::eq(cache.shared, shared)) {
         Some(index) => caches.swap(0, index),
         None => caches.insert(0, Box::new(ThreadCache::new(shared))),
     }
@@ -69,6 +97,11 @@ impl ThreadCache {
         shared.join_thread(&counts);
         let free = [[NonNull::dangling(); DEPTH]; SMALL_CLASSES];
         Self { shared, epoch: shared.even_epoch(), persistent_scopes: 0, counts, free }
+    }
+
+    /// What this thread allocates now.
+    pub fn life(&self) -> Life {
+        if self.persistent_scopes > 0 { Life::Persistent } else { Life::Reusable }
     }
 
     /// A cached block for `bytes` in `1..=SMALL`, counted as in use.
@@ -86,24 +119,24 @@ impl ThreadCache {
     /// A block of at least `capacity` for `bytes`, counted as in use. Tries the shelves, then the system, then the
     /// system once more after giving back all that is cached.
     #[cold]
-    pub fn obtain(&mut self, capacity: usize, bytes: usize, persistent: bool) -> Option<Raw> {
+    pub fn obtain(&mut self, capacity: usize, bytes: usize, life: Life) -> Option<Raw> {
         self.obey_epoch();
         let shared = self.shared;
         let mut found = None;
-        if !persistent && capacity <= SMALL {
-            let spares = if shared.is_epoch(self.epoch) { depth(capacity) / 2 } else { 0 };
+        if life == Life::Reusable && capacity <= SMALL {
+            let spares = if shared.is_epoch(self.epoch) { DEPTHS[small_class(capacity)] / 2 } else { 0 };
             shared.reuse_many(capacity, 1 + spares, |raw| {
                 if let Some(spare) = found.replace(raw) {
                     self.push(spare)
                 }
             });
-        } else if !persistent {
+        } else if life == Life::Reusable {
             found = shared.reuse(capacity);
         }
-        let raw = found.or_else(|| shared.fresh(capacity, persistent)).or_else(|| {
+        let raw = found.or_else(|| shared.fresh(capacity, life)).or_else(|| {
             self.discard_all();
             shared.trim();
-            shared.fresh(capacity, persistent)
+            shared.fresh(capacity, life)
         })?;
         self.count_in(raw.capacity, bytes);
         Some(raw)
@@ -116,9 +149,9 @@ impl ThreadCache {
     #[inline]
     pub unsafe fn give_back(&mut self, raw: Raw, bytes: usize) {
         self.count(-(raw.capacity as i64), -(bytes as i64), -1);
-        if raw.capacity <= SMALL && !raw.persistent && self.shared.is_epoch(self.epoch) {
+        if raw.capacity <= SMALL && raw.life == Life::Reusable && self.shared.is_epoch(self.epoch) {
             let class = small_class(raw.capacity);
-            if self.len(class) < depth(raw.capacity) {
+            if self.len(class) < DEPTHS[class] {
                 return self.push(raw);
             }
         }
@@ -133,9 +166,9 @@ impl ThreadCache {
     #[cold]
     unsafe fn give_back_shared(&mut self, raw: Raw) {
         self.obey_epoch();
-        if raw.capacity <= SMALL && !raw.persistent {
+        if raw.capacity <= SMALL && raw.life == Life::Reusable {
             let class = small_class(raw.capacity);
-            while self.len(class) > depth(raw.capacity) / 2 {
+            while self.len(class) > DEPTHS[class] / 2 {
                 let Some(spare) = self.pop(class) else { break };
                 // SAFETY: a cached block has no user.
                 unsafe { self.shared.give_back(spare) };
@@ -183,7 +216,7 @@ impl ThreadCache {
     fn pop(&mut self, class: usize) -> Option<Raw> {
         let len = self.len(class).checked_sub(1)?;
         self.counts.cached[class].store(len as u32, Relaxed);
-        Some(Raw { ptr: self.free[class][len], capacity: small_capacity(class), persistent: false })
+        Some(Raw { ptr: self.free[class][len], capacity: small_capacity(class), life: Life::Reusable })
     }
 
     #[inline]
@@ -217,6 +250,10 @@ impl ThreadCache {
 
 impl Drop for ThreadCache {
     fn drop(&mut self) {
+        // Where the thread is ending, nobody else clears it.
+        if ptr::eq(FIRST.get(), self) {
+            FIRST.set(ptr::null_mut());
+        }
         for class in 0..SMALL_CLASSES {
             while let Some(raw) = self.pop(class) {
                 // SAFETY: a cached block has no user.
@@ -225,10 +262,4 @@ impl Drop for ThreadCache {
         }
         self.shared.leave_thread(&self.counts);
     }
-}
-
-/// How many blocks of a size a thread keeps.
-#[inline]
-fn depth(capacity: usize) -> usize {
-    (CLASS_BYTES / capacity).clamp(4, DEPTH)
 }
