@@ -41,10 +41,12 @@ mod normal;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use engine::{Draw, LANES, Words, fill};
 
 /// A seed, a stream and a starting offset: all that a draw depends on. See the [module](self) for the exact layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Philox {
     /// What the user seeds with: the Philox key.
     pub seed: u64,

@@ -81,7 +81,8 @@ pub(crate) struct Opened {
 /// Where the device's stream of random numbers stands.
 struct RandomState {
     seed: u64,
-    offset: u64,
+    /// The first block of four words that no draw has taken.
+    block: u64,
 }
 
 impl Opened {
@@ -94,7 +95,7 @@ impl Opened {
             decomposed: AtomicU64::new(0),
             host: AtomicU64::new(0),
             fallback: AtomicU8::new(Fallback::Allow as u8),
-            random: Mutex::new(RandomState { seed: 0, offset: 0 }),
+            random: Mutex::new(RandomState { seed: 0, block: 0 }),
         }
     }
 }
@@ -172,16 +173,16 @@ impl Device {
 
     /// Starts the device's random numbers anew from a seed. The same seed gives the same numbers on every backend.
     pub fn seed(&self, seed: u64) {
-        *self.opened.random.lock().unwrap_or_else(PoisonError::into_inner) = RandomState { seed, offset: 0 };
+        *self.opened.random.lock().unwrap_or_else(PoisonError::into_inner) = RandomState { seed, block: 0 };
     }
 
-    /// Reserves `count` elements of the device's random stream: its seed, and the first reserved element.
-    pub(crate) fn reserve_random(&self, count: usize) -> (u64, u64) {
+    /// Reserves blocks of the device's random stream: its seed, and the first reserved block. Draws take whole blocks, so
+    /// that those of 32-bit and of 64-bit elements, which number a stream's words differently, never overlap.
+    pub(crate) fn reserve_random(&self, blocks: u64) -> (u64, u64) {
         let mut state = self.opened.random.lock().unwrap_or_else(PoisonError::into_inner);
-        let offset = state.offset;
-        // Draws begin at whole blocks of four words for the widest element (two words each), so kinds never overlap.
-        state.offset = offset.wrapping_add((count as u64).next_multiple_of(4));
-        (state.seed, offset)
+        let block = state.block;
+        state.block = block.wrapping_add(blocks);
+        (state.seed, block)
     }
 
     /// Waits until everything started on the device is done.

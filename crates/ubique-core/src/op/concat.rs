@@ -1,4 +1,4 @@
-//! Tensors joined along an axis, and padded with a constant.
+//! Tensors joined along an axis.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::op::case::Case;
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, operands, require_same_dtype};
-use crate::scalar::Scalar;
+use crate::op::{Gradient, Op, Rule, Specs, require_same_dtype};
 use crate::shape::{TensorSpec, normalize_axis};
 use crate::tensor::Tensor;
 
@@ -107,79 +106,6 @@ impl Rule for Concat {
     }
 }
 
-/// Elements of one value before and after an axis.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Pad {
-    /// The axis.
-    pub axis: usize,
-    /// How many before.
-    pub before: usize,
-    /// How many after.
-    pub after: usize,
-    /// Their value, cast to the tensor's dtype.
-    pub value: Scalar,
-}
-
-impl Rule for Pad {
-    fn name(&self) -> &'static str {
-        "pad"
-    }
-
-    fn infer(&self, inputs: &[TensorSpec]) -> Result<Specs> {
-        let [x] = operands(inputs)?;
-        let extent =
-            *x.shape.get(self.axis).ok_or_else(|| Error::shape(format!("no axis {} in {}", self.axis, x.shape)))?;
-        let total = extent.checked_add(self.before).and_then(|e| e.checked_add(self.after));
-        let total = total.ok_or_else(|| Error::shape("the padded extent overflows"))?;
-        let spec = TensorSpec { shape: x.shape.with(self.axis, total), dtype: x.dtype };
-        spec.shape.bytes(spec.dtype)?;
-        Ok(spec.into())
-    }
-
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::NONE
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
-    }
-
-    fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
-        let len = call.spec(0)?.shape[self.axis];
-        Ok(Cotangents::one(call.grad(0)?.narrow(self.axis as isize, self.before as isize, len)?))
-    }
-
-    fn reference(&self, inputs: &[RefTensor], outputs: &[TensorSpec]) -> Result<Vec<RefTensor>> {
-        let dtype = outputs[0].dtype;
-        let fill = |extent| {
-            let shape = outputs[0].shape.with(self.axis, extent);
-            let count = shape.elements()?;
-            let value = self.value.cast(dtype);
-            Ok::<_, Error>(match dtype.is_float() {
-                true => RefTensor::float(shape, dtype, vec![value.as_f64(); count]),
-                false => RefTensor::int(shape, dtype, vec![value.as_i128(); count]),
-            })
-        };
-        Concat { axis: self.axis }.reference(&[fill(self.before)?, inputs[0].clone(), fill(self.after)?], outputs)
-    }
-
-    fn cases() -> Vec<Case> {
-        let pad = |axis, before, after| Case::new(Pad { axis, before, after, value: 2.5.into() });
-        let mut cases = Vec::new();
-        for dtype in DType::ALL {
-            cases.push(pad(0, 1, 2).input([3], dtype));
-            cases.push(pad(1, 2, 0).input([2, 3, 2], dtype));
-            cases.push(pad(0, 0, 2).input([0, 2], dtype));
-            cases.push(pad(2, 0, 0).input([2, 1, 3], dtype));
-        }
-        cases
-    }
-}
-
 impl Tensor {
     /// Tensors joined along an axis; all other extents must be equal.
     ///
@@ -202,17 +128,5 @@ impl Tensor {
     pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         let wide = tensors.iter().map(|t| t.unsqueeze(axis)).collect::<Result<Vec<_>>>()?;
         Tensor::concat(&wide.iter().collect::<Vec<_>>(), axis)
-    }
-
-    /// `before` and `after` elements of one value put around an axis.
-    ///
-    /// # Errors
-    /// Where the axis is out of range or the extent overflows.
-    pub fn pad_axis(&self, axis: isize, before: usize, after: usize, value: impl Into<Scalar>) -> Result<Tensor> {
-        let axis = normalize_axis(axis, self.rank()).map_err(|e| e.with_op("pad", &[self.spec()]))?;
-        if before == 0 && after == 0 {
-            return Ok(self.clone());
-        }
-        run::call(Op::Pad(Pad { axis, before, after, value: value.into() }), [self.into()])
     }
 }

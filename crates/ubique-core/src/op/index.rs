@@ -20,7 +20,8 @@ fn require_index(spec: &TensorSpec) -> Result<()> {
     }
 }
 
-fn require_axis(shape: &Shape, axis: usize) -> Result<usize> {
+/// The extent of an axis.
+pub(crate) fn require_axis(shape: &Shape, axis: usize) -> Result<usize> {
     shape
         .get(axis)
         .copied()

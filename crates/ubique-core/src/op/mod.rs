@@ -4,12 +4,18 @@
 pub mod case;
 pub mod reference;
 
+pub mod arg_reduce;
+pub mod arrange;
 pub mod binary;
 pub mod concat;
 pub mod fill;
 pub mod index;
+pub mod pad;
+pub mod random;
 pub mod reduce;
+pub mod scan;
 pub mod select;
+pub mod sort;
 pub mod transfer;
 pub mod unary;
 pub mod view;
@@ -173,7 +179,7 @@ ops! {
     /// Tensors joined.
     Concat(concat::Concat),
     /// Elements put around.
-    Pad(concat::Pad),
+    Pad(pad::Pad),
     /// Elements taken by index.
     Gather(index::Gather),
     /// Elements put by index.
@@ -182,6 +188,18 @@ ops! {
     IndexSelect(index::IndexSelect),
     /// Slices added by index.
     IndexAdd(index::IndexAdd),
+    /// Each element accumulated with those before it.
+    Scan(scan::Scan),
+    /// Where the largest or smallest element stands.
+    ArgReduce(arg_reduce::ArgReduce),
+    /// Elements in order, with where they stood.
+    Sort(sort::Sort),
+    /// The first few of a sort.
+    TopK(sort::TopK),
+    /// Random numbers.
+    Random(random::Random),
+    /// Random elements set to zero.
+    Dropout(random::Dropout),
     /// A move to another device.
     Transfer(transfer::Transfer),
 }

@@ -111,7 +111,7 @@ pub(crate) fn check_axes(shape: &Shape, axes: &[usize]) -> Result<()> {
 }
 
 /// For each output of a reduction, the operand's positions that go into it.
-pub(crate) fn groups(shape: &Shape, axes: &[usize]) -> impl Iterator<Item = Vec<usize>> {
+pub(crate) fn groups(shape: &Shape, axes: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
     let layout = Layout::contiguous(shape.clone());
     let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();
     let outer = layout.permute(&kept);
