@@ -12,6 +12,7 @@ pub mod fill;
 pub mod index;
 pub mod pad;
 pub mod random;
+pub mod matmul;
 pub mod reduce;
 pub mod scan;
 pub mod select;
@@ -200,6 +201,10 @@ ops! {
     Random(random::Random),
     /// Random elements set to zero.
     Dropout(random::Dropout),
+    /// A matrix product.
+    Matmul(matmul::Matmul),
+    /// A fully connected layer.
+    Linear(matmul::Linear),
     /// A move to another device.
     Transfer(transfer::Transfer),
 }
