@@ -1,1 +1,2 @@
 //! Eager pure-Rust CPU backend.
+pub mod simd;
