@@ -2,21 +2,29 @@
 //! decomposition, reference, test cases, and the `Tensor` methods that users call. This file is the list.
 
 pub mod case;
+mod lanes;
 pub mod reference;
 
+pub mod activation;
 pub mod arg_reduce;
 pub mod arrange;
+pub mod batch_norm;
 pub mod binary;
 pub mod concat;
+pub mod cross_entropy;
 pub mod fill;
 pub mod index;
+pub mod layer_norm;
+pub mod matmul;
+pub mod optimizer;
 pub mod pad;
 pub mod random;
-pub mod matmul;
 pub mod reduce;
 pub mod scan;
 pub mod select;
+pub mod softmax;
 pub mod sort;
+pub mod statistics;
 pub mod transfer;
 pub mod unary;
 pub mod view;
@@ -205,6 +213,36 @@ ops! {
     Matmul(matmul::Matmul),
     /// A fully connected layer.
     Linear(matmul::Linear),
+    /// Exponentials that sum to 1.
+    Softmax(softmax::Softmax),
+    /// The gradient of softmax.
+    SoftmaxBackward(softmax::SoftmaxBackward),
+    /// Logarithm of the sum of exponentials.
+    LogSumExp(softmax::LogSumExp),
+    /// Variance or standard deviation.
+    Variance(statistics::Variance),
+    /// p-norm.
+    Norm(statistics::Norm),
+    /// Rows normalised.
+    LayerNorm(layer_norm::LayerNorm),
+    /// The gradients of row normalisation.
+    LayerNormBackward(layer_norm::LayerNormBackward),
+    /// Groups of channels normalised.
+    GroupNorm(layer_norm::GroupNorm),
+    /// Channels normalised over the batch.
+    BatchNorm(batch_norm::BatchNorm),
+    /// The gradients of batch normalisation.
+    BatchNormBackward(batch_norm::BatchNormBackward),
+    /// An activation with a parameter.
+    Activation(activation::Activation),
+    /// Cross entropy with class numbers.
+    CrossEntropy(cross_entropy::CrossEntropy),
+    /// The gradient of cross entropy.
+    CrossEntropyBackward(cross_entropy::CrossEntropyBackward),
+    /// A step of Adam or AdamW.
+    AdamStep(optimizer::AdamStep),
+    /// A step of gradient descent.
+    SgdStep(optimizer::SgdStep),
     /// A move to another device.
     Transfer(transfer::Transfer),
 }
