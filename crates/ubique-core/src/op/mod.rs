@@ -8,6 +8,7 @@ pub mod reference;
 pub mod activation;
 pub mod arg_reduce;
 pub mod arrange;
+pub mod attention;
 pub mod batch_norm;
 pub mod binary;
 pub mod concat;
@@ -235,6 +236,8 @@ ops! {
     BatchNormBackward(batch_norm::BatchNormBackward),
     /// An activation with a parameter.
     Activation(activation::Activation),
+    /// Scaled dot-product attention.
+    Attention(attention::Attention),
     /// Cross entropy with class numbers.
     CrossEntropy(cross_entropy::CrossEntropy),
     /// The gradient of cross entropy.
