@@ -79,6 +79,13 @@ impl<T: Copy + Default> Dims<T> {
     }
 }
 
+/// No axes.
+impl<T: Copy + Default> Default for Dims<T> {
+    fn default() -> Dims<T> {
+        Dims::empty()
+    }
+}
+
 impl<T> Deref for Dims<T> {
     type Target = [T];
     #[inline]

@@ -12,6 +12,7 @@ pub mod attention;
 pub mod batch_norm;
 pub mod binary;
 pub mod concat;
+pub mod conv;
 pub mod cross_entropy;
 pub mod fill;
 pub mod index;
@@ -19,6 +20,7 @@ pub mod layer_norm;
 pub mod matmul;
 pub mod optimizer;
 pub mod pad;
+pub mod pool;
 pub mod random;
 pub mod reduce;
 pub mod scan;
@@ -246,6 +248,20 @@ ops! {
     AdamStep(optimizer::AdamStep),
     /// A step of gradient descent.
     SgdStep(optimizer::SgdStep),
+    /// Convolution.
+    Conv(conv::Conv),
+    /// Transposed convolution.
+    ConvTranspose(conv::ConvTranspose),
+    /// The gradient of a convolution's weight.
+    ConvBackwardWeight(conv::ConvBackwardWeight),
+    /// The largest element of each window.
+    MaxPool(pool::MaxPool),
+    /// The gradient of that.
+    MaxPoolBackward(pool::MaxPoolBackward),
+    /// The mean of each window.
+    AvgPool(pool::AvgPool),
+    /// The gradient of that.
+    AvgPoolBackward(pool::AvgPoolBackward),
     /// A move to another device.
     Transfer(transfer::Transfer),
 }
