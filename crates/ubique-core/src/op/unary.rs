@@ -268,6 +268,11 @@ unary! {
 }
 
 impl Unary {
+    /// The function in f64.
+    pub fn float_fn(self) -> fn(f64) -> f64 {
+        self.row().float
+    }
+
     /// The function on one reference float.
     pub fn eval_float(self, x: f64) -> f64 {
         (self.row().float)(x)

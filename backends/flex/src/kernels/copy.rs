@@ -1,0 +1,227 @@
+//! Kernels that only move elements: row-major copies, joining, padding. They work on bit patterns by element size.
+
+use std::mem::MaybeUninit;
+
+use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::{Operand, View};
+use ubique_core::op::concat::{Concat, Pad};
+use ubique_core::{DType, Element, Layout, Result, TensorSpec};
+
+use super::rows::GRAIN;
+use crate::executor::Context;
+use crate::memory::{Out, bits};
+use crate::threads::Threads;
+
+/// A computation on bit patterns of one width.
+pub trait WithBits {
+    /// What it gives.
+    type Output;
+    /// The computation for one width.
+    fn run<B: Element + bytemuck::Pod>(self) -> Self::Output;
+}
+
+/// Runs a computation on bit patterns as wide as a dtype's elements.
+pub fn with_bits<F: WithBits>(dtype: DType, f: F) -> F::Output {
+    match dtype.size() {
+        8 => f.run::<u64>(),
+        4 => f.run::<u32>(),
+        2 => f.run::<u16>(),
+        _ => f.run::<u8>(),
+    }
+}
+
+/// The bit pattern of a scalar in a dtype.
+fn pattern<B: bytemuck::Pod>(scalar: ubique_core::Scalar, dtype: DType) -> Result<B> {
+    let host = ubique_core::HostTensor::from_scalars([scalar], dtype, ())?;
+    Ok(bytemuck::pod_read_unaligned(host.bytes()))
+}
+
+/// A row-major copy of a view.
+pub fn contiguous(context: &Context, view: &View) -> Result<Buffer> {
+    struct Go<'a>(&'a Context, &'a View);
+    impl WithBits for Go<'_> {
+        type Output = Result<Buffer>;
+        fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
+            let Go(context, view) = self;
+            let mut out = Out::<B>::of_bits(&context.pool, view.layout.elements())?;
+            let target = Layout::contiguous(view.shape().clone());
+            copy(&context.threads, bits::<B>(view)?, &view.layout, out.uninit(), &target);
+            // SAFETY: the target layout covers the whole output.
+            Ok(unsafe { out.finish() })
+        }
+    }
+    with_bits(view.dtype, Go(context, view))
+}
+
+/// A view whose elements are row-major: the view itself, or a copy.
+pub fn to_contiguous(context: &Context, view: &View) -> Result<View> {
+    if view.layout.is_contiguous() {
+        return Ok(view.clone());
+    }
+    let layout = Layout::contiguous(view.shape().clone());
+    Ok(View { buffer: contiguous(context, view)?, layout, dtype: view.dtype })
+}
+
+/// Operands joined along an axis.
+pub fn concat(context: &Context, op: &Concat, inputs: &[Operand<'_>], out: &TensorSpec) -> Result<Buffer> {
+    struct Go<'a>(&'a Context, &'a Concat, &'a [Operand<'a>], &'a TensorSpec);
+    impl WithBits for Go<'_> {
+        type Output = Result<Buffer>;
+        fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
+            let Go(context, op, inputs, spec) = self;
+            let mut out = Out::<B>::of_bits(&context.pool, spec.shape.elements()?)?;
+            let whole = Layout::contiguous(spec.shape.clone());
+            let mut start = 0;
+            for input in inputs {
+                let len = input.shape()[op.axis];
+                let part = whole.slice(op.axis, start, 1, len)?;
+                copy(&context.threads, bits::<B>(input)?, &input.layout, out.uninit(), &part);
+                start += len;
+            }
+            // SAFETY: the parts cover the whole output.
+            Ok(unsafe { out.finish() })
+        }
+    }
+    with_bits(out.dtype, Go(context, op, inputs, out))
+}
+
+/// An operand with a constant around an axis.
+pub fn pad(context: &Context, op: &Pad, x: &View, out: &TensorSpec) -> Result<Buffer> {
+    struct Go<'a>(&'a Context, &'a Pad, &'a View, &'a TensorSpec);
+    impl WithBits for Go<'_> {
+        type Output = Result<Buffer>;
+        fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
+            let Go(context, op, x, spec) = self;
+            let mut out = Out::<B>::of_bits(&context.pool, spec.shape.elements()?)?;
+            let value = pattern::<B>(op.value, spec.dtype)?;
+            out.filled(value);
+            let inside = Layout::contiguous(spec.shape.clone()).slice(op.axis, op.before, 1, x.shape()[op.axis])?;
+            copy(&context.threads, bits::<B>(x)?, &x.layout, out.uninit(), &inside);
+            // SAFETY: `filled` writes every element.
+            Ok(unsafe { out.finish() })
+        }
+    }
+    with_bits(out.dtype, Go(context, op, x, out))
+}
+
+/// The target of a copy, shared by threads that write disjoint parts of it.
+#[derive(Clone, Copy)]
+struct Target<B>(*mut MaybeUninit<B>, usize);
+// SAFETY: `copy` gives each thread other elements.
+unsafe impl<B: Send> Send for Target<B> {}
+// SAFETY: as above.
+unsafe impl<B: Send> Sync for Target<B> {}
+
+impl<B: Copy> Target<B> {
+    #[inline(always)]
+    fn write(self, at: usize, value: B) {
+        assert!(at < self.1, "a copy leaves its target");
+        // SAFETY: in bounds by the assertion; no other thread writes this element.
+        unsafe { (*self.0.add(at)).write(value) };
+    }
+
+    #[inline(always)]
+    fn write_row(self, at: usize, row: &[B]) {
+        assert!(at + row.len() <= self.1, "a copy leaves its target");
+        // SAFETY: in bounds by the assertion; the source is another buffer, and no other thread writes these elements.
+        unsafe { std::ptr::copy_nonoverlapping(row.as_ptr().cast(), self.0.add(at), row.len()) };
+    }
+}
+
+/// Copies the elements of one layout to the places of another of the same shape.
+pub fn copy<B: Copy + Send + Sync>(
+    threads: &Threads,
+    source: &[B],
+    from: &Layout,
+    target: &mut [MaybeUninit<B>],
+    to: &Layout,
+) {
+    if from.elements() == 0 {
+        return;
+    }
+    let target = Target(target.as_mut_ptr(), target.len());
+    let (mut extents, [mut sources, mut targets]) = Layout::collapse([from, to]);
+    if extents.is_empty() {
+        (extents, sources, targets) = (vec![1], vec![1], vec![1]);
+    }
+    let inner = extents.len() - 1;
+    let origin = (from.offset() as isize, to.offset() as isize);
+    // A source that is contiguous along another axis than the target's inner one: a transposition, done in tiles.
+    let across = (0..inner).find(|&axis| sources[axis] == 1 && extents[axis] >= TILE);
+    if let (Some(axis), true) = (across, !matches!(sources[inner], 0 | 1) && targets[inner] == 1) {
+        return transpose(threads, source, target, &extents, &sources, &targets, origin, axis);
+    }
+    let row = extents[inner];
+    let outer: usize = extents[..inner].iter().product();
+    threads.ranges(outer, (GRAIN / row.max(1)).max(1), |range| {
+        for number in range {
+            let (s, t) = place(number, &extents[..inner], &sources, &targets, origin);
+            match (sources[inner], targets[inner]) {
+                (1, 1) => target.write_row(t as usize, &source[s as usize..][..row]),
+                (ss, ts) => (0..row as isize).for_each(|i| target.write((t + i * ts) as usize, source[(s + i * ss) as usize])),
+            }
+        }
+    });
+}
+
+/// Where row `number` of the outer extents begins in source and target.
+fn place(mut number: usize, extents: &[usize], sources: &[isize], targets: &[isize], origin: (isize, isize)) -> (isize, isize) {
+    let (mut s, mut t) = origin;
+    for axis in (0..extents.len()).rev() {
+        let i = (number % extents[axis]) as isize;
+        number /= extents[axis];
+        s += i * sources[axis];
+        t += i * targets[axis];
+    }
+    (s, t)
+}
+
+/// Elements of a tile's edge: a cache line of the widest elements that matter.
+const TILE: usize = 16;
+
+#[allow(clippy::too_many_arguments)] // one walk with two sides
+fn transpose<B: Copy + Send + Sync>(
+    threads: &Threads,
+    source: &[B],
+    target: Target<B>,
+    extents: &[usize],
+    sources: &[isize],
+    targets: &[isize],
+    origin: (isize, isize),
+    axis: usize,
+) {
+    let inner = extents.len() - 1;
+    let (height, width) = (extents[axis], extents[inner]);
+    let others: Vec<usize> = (0..inner).filter(|&a| a != axis).collect();
+    let pick = |of: &[isize]| others.iter().map(|&a| of[a]).collect::<Vec<_>>();
+    let outer_extents: Vec<usize> = others.iter().map(|&a| extents[a]).collect();
+    let (outer_sources, outer_targets) = (pick(sources), pick(targets));
+    let bands = height.div_ceil(TILE);
+    let outer: usize = outer_extents.iter().product();
+    let grain = (GRAIN / (TILE * width).max(1)).max(1);
+    threads.ranges(outer * bands, grain, |range| {
+        for job in range {
+            let (s, t) = place(job / bands, &outer_extents, &outer_sources, &outer_targets, origin);
+            let top = (job % bands) * TILE;
+            let rows = TILE.min(height - top);
+            let (s, t) = (s + top as isize, t + top as isize * targets[axis]);
+            for left in (0..width).step_by(TILE) {
+                let columns = TILE.min(width - left);
+                // Read whole lines of the source, then write whole lines of the target, so that each is touched once.
+                let mut block = [const { MaybeUninit::<B>::uninit() }; TILE * TILE];
+                for column in 0..columns {
+                    let start = (s + (left + column) as isize * sources[inner]) as usize;
+                    for (row, &value) in source[start..start + rows].iter().enumerate() {
+                        block[row * TILE + column].write(value);
+                    }
+                }
+                for row in 0..rows {
+                    let line = &block[row * TILE..row * TILE + columns];
+                    // SAFETY: these `columns` elements were written above; same layout.
+                    let line = unsafe { &*(line as *const [MaybeUninit<B>] as *const [B]) };
+                    target.write_row((t + row as isize * targets[axis]) as usize + left, line);
+                }
+            }
+        }
+    });
+}

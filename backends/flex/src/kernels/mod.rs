@@ -1,0 +1,59 @@
+//! The kernels, by op: which ops and dtypes there are kernels for, and the way to each.
+
+pub mod binary;
+pub mod cast;
+pub mod copy;
+pub mod fill;
+pub mod index;
+pub mod reduce;
+pub mod rows;
+pub mod select;
+pub mod unary;
+
+use ubique_core::backend::{Operand, Outputs};
+use ubique_core::op::Op;
+use ubique_core::{Error, Result, TensorSpec};
+
+use crate::executor::Context;
+
+/// Whether there is a kernel for an op on operands of these shapes and dtypes.
+#[inline]
+pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
+    match op {
+        Op::Unary(op) => unary::supports(*op),
+        Op::Binary(_) | Op::BinaryScalar(_) | Op::Compare(_) | Op::CompareScalar(_) => true,
+        Op::Fill(_) | Op::Arange(_) | Op::Cast(_) | Op::Contiguous(_) => true,
+        Op::Select(_) | Op::MaskedFill(_) | Op::Clamp(_) => true,
+        Op::Reduce(reduce) => reduce::supports(reduce, inputs),
+        Op::Concat(_) | Op::Pad(_) => true,
+        Op::Gather(_) | Op::Scatter(_) | Op::IndexSelect(_) | Op::IndexAdd(_) => true,
+        _ => false,
+    }
+}
+
+/// Runs an op that [`supports`] accepts.
+#[inline]
+pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: &[TensorSpec]) -> Result<Outputs> {
+    match (op, inputs) {
+        (Op::Binary(op), [a, b]) => binary::binary(context, *op, a, b, &outputs[0]).map(Outputs::One),
+        (Op::BinaryScalar(op), [x]) => binary::scalar(context, op, x, &outputs[0]).map(Outputs::One),
+        (Op::Unary(op), [x]) => unary::unary(context, *op, x).map(Outputs::One),
+        (Op::Compare(op), [a, b]) => binary::compare(context, *op, a, b, &outputs[0]).map(Outputs::One),
+        (Op::CompareScalar(op), [x]) => binary::compare_scalar(context, op, x, &outputs[0]).map(Outputs::One),
+        (Op::Fill(fill), []) => fill::fill(context, fill).map(Outputs::One),
+        (Op::Arange(arange), []) => fill::arange(context, arange).map(Outputs::One),
+        (Op::Cast(cast), [x]) => cast::cast(context, x, cast.dtype).map(Outputs::One),
+        (Op::Contiguous(_), [x]) => copy::contiguous(context, x).map(Outputs::One),
+        (Op::Select(_), [mask, a, b]) => select::select(context, mask, a, b, &outputs[0]).map(Outputs::One),
+        (Op::MaskedFill(op), [x, mask]) => select::masked_fill(context, op, x, mask).map(Outputs::One),
+        (Op::Clamp(op), [x]) => select::clamp(context, op, x).map(Outputs::One),
+        (Op::Reduce(op), [x]) => reduce::reduce(context, op, x, &outputs[0]).map(Outputs::One),
+        (Op::Concat(op), inputs) => copy::concat(context, op, inputs, &outputs[0]).map(Outputs::One),
+        (Op::Pad(op), [x]) => copy::pad(context, op, x, &outputs[0]).map(Outputs::One),
+        (Op::Gather(op), [x, index]) => index::gather(context, op, x, index).map(Outputs::One),
+        (Op::Scatter(op), [x, index, source]) => index::scatter(context, op, x, index, source).map(Outputs::One),
+        (Op::IndexSelect(op), [x, index]) => index::index_select(context, op, x, index, &outputs[0]).map(Outputs::One),
+        (Op::IndexAdd(op), [x, index, source]) => index::index_add(context, op, x, index, source).map(Outputs::One),
+        (op, inputs) => Err(Error::backend(format!("flex has no kernel for {} of {} operands", op.name(), inputs.len()))),
+    }
+}

@@ -1,0 +1,137 @@
+//! Choice by a mask, and clamping.
+
+use half::{bf16, f16};
+use std::mem::MaybeUninit;
+use ubique_core::backend::View;
+use ubique_core::backend::buffer::Buffer;
+use ubique_core::host::{WithElement, with_element};
+use ubique_core::op::select::{Clamp, MaskedFill};
+use ubique_core::{DType, Element, Error, Result, Scalar, TensorSpec};
+
+use super::rows::{self, Source};
+use super::unary::{each, run};
+use crate::executor::Context;
+use crate::memory::{Out, elements};
+use crate::simd::elementwise::{Operand as Lane, unary as vector};
+
+/// A lane's element at a position.
+#[inline(always)]
+fn at<T: Copy>(lane: &Lane<'_, T>, i: usize) -> T {
+    match lane {
+        Lane::Slice(slice) => slice[i],
+        Lane::Scalar(scalar) => *scalar,
+    }
+}
+
+/// Where the mask is true the first, elsewhere the second operand's element.
+pub fn select(context: &Context, mask: &View, a: &View, b: &View, out: &TensorSpec) -> Result<Buffer> {
+    struct Go<'a>(&'a Context, &'a View, &'a View, &'a View, &'a TensorSpec);
+    impl WithElement for Go<'_> {
+        type Output = Result<Buffer>;
+        fn run<T: Element>(self) -> Result<Buffer> {
+            let Go(context, mask, a, b, spec) = self;
+            let mut out = Out::<T>::new(&context.pool, spec.shape.elements()?)?;
+            let source = |v: &View| v.layout.expand(&spec.shape);
+            let (mask_data, a_data, b_data) = (elements::<bool>(mask)?, elements::<T>(a)?, elements::<T>(b)?);
+            // Two walks over pairs: first the mask with one operand into the target, then the other operand where the
+            // mask is false. Pairs of (value, taken) would need twice the memory.
+            rows::zip(
+                &context.threads,
+                Source { data: mask_data, layout: source(mask)? },
+                Source { data: a_data, layout: source(a)? },
+                out.uninit(),
+                |mask, a, target: &mut [MaybeUninit<T>]| {
+                    for (i, slot) in target.iter_mut().enumerate() {
+                        slot.write(if at(&mask, i) { at(&a, i) } else { T::default() });
+                    }
+                },
+            );
+            rows::zip(
+                &context.threads,
+                Source { data: mask_data, layout: source(mask)? },
+                Source { data: b_data, layout: source(b)? },
+                out.uninit(),
+                |mask, b, target: &mut [MaybeUninit<T>]| {
+                    for (i, slot) in target.iter_mut().enumerate() {
+                        if !at(&mask, i) {
+                            slot.write(at(&b, i));
+                        }
+                    }
+                },
+            );
+            // SAFETY: the first walk writes every element.
+            Ok(unsafe { out.finish() })
+        }
+    }
+    with_element(out.dtype, Go(context, mask, a, b, out))
+}
+
+/// A value where the mask is true.
+pub fn masked_fill(context: &Context, op: &MaskedFill, x: &View, mask: &View) -> Result<Buffer> {
+    struct Go<'a>(&'a Context, Scalar, &'a View, &'a View);
+    impl WithElement for Go<'_> {
+        type Output = Result<Buffer>;
+        fn run<T: Element>(self) -> Result<Buffer> {
+            let Go(context, value, x, mask) = self;
+            let value = T::from_scalar(value);
+            let mut out = Out::<T>::new(&context.pool, x.layout.elements())?;
+            let x = Source { data: elements::<T>(x)?, layout: x.layout.clone() };
+            let mask = Source { data: elements::<bool>(mask)?, layout: mask.layout.expand(x.layout.shape())? };
+            rows::zip(&context.threads, x, mask, out.uninit(), |x, mask, target| match (x, mask) {
+                (Lane::Slice(x), Lane::Slice(mask)) => target.iter_mut().zip(x).zip(mask).for_each(|((slot, &x), &m)| {
+                    slot.write(if m { value } else { x });
+                }),
+                (x, mask) => target.iter_mut().enumerate().for_each(|(i, slot)| {
+                    slot.write(if at(&mask, i) { value } else { at(&x, i) });
+                }),
+            });
+            // SAFETY: the walk writes every element.
+            Ok(unsafe { out.finish() })
+        }
+    }
+    with_element(x.dtype, Go(context, op.value, x, mask))
+}
+
+/// Values held between bounds.
+pub fn clamp(context: &Context, op: &Clamp, x: &View) -> Result<Buffer> {
+    let floats = (op.min.map_or(f64::NEG_INFINITY, Scalar::as_f64), op.max.map_or(f64::INFINITY, Scalar::as_f64));
+    fn ints<T: Element + Ord>(context: &Context, op: &Clamp, x: &View) -> Result<Buffer> {
+        let (low, high) = T::DTYPE.int_range().unwrap_or((i128::MIN, i128::MAX));
+        let bound = |b: Option<Scalar>, none: i128| {
+            let value = b.map_or(none, |b| b.cast(T::DTYPE).as_i128());
+            T::from_scalar(if value < 0 { Scalar::Int(value as i64) } else { Scalar::UInt(value as u64) })
+        };
+        let (min, max) = (bound(op.min, low), bound(op.max, high));
+        run::<T, T>(context, x, move |s, t| each(s, t, |v: T| v.max(min).min(max)))
+    }
+    fn halves<T: Element>(context: &Context, (min, max): (f64, f64), x: &View) -> Result<Buffer> {
+        let bound = |b: f64| T::from_scalar(Scalar::Float(b)).to_scalar().as_f64();
+        let (min, max) = (bound(min), bound(max));
+        let f = move |v: T| T::from_scalar(Scalar::Float(Clamp::eval(v.to_scalar().as_f64(), min, max)));
+        run::<T, T>(context, x, move |s, t| each(s, t, f))
+    }
+    match x.dtype {
+        DType::F32 => {
+            let (min, max) = (floats.0 as f32, floats.1 as f32);
+            run::<f32, f32>(context, x, move |s, t| {
+                let f = move |v: f32| {
+                    let low = if v < min { min } else { v };
+                    if low > max { max } else { low }
+                };
+                vector(f, s, t)
+            })
+        }
+        DType::F64 => run::<f64, f64>(context, x, move |s, t| each(s, t, |v| Clamp::eval(v, floats.0, floats.1))),
+        DType::F16 => halves::<f16>(context, floats, x),
+        DType::BF16 => halves::<bf16>(context, floats, x),
+        DType::I64 => ints::<i64>(context, op, x),
+        DType::I32 => ints::<i32>(context, op, x),
+        DType::I16 => ints::<i16>(context, op, x),
+        DType::I8 => ints::<i8>(context, op, x),
+        DType::U64 => ints::<u64>(context, op, x),
+        DType::U32 => ints::<u32>(context, op, x),
+        DType::U16 => ints::<u16>(context, op, x),
+        DType::U8 => ints::<u8>(context, op, x),
+        other => Err(Error::backend(format!("{other} cannot be clamped"))),
+    }
+}

@@ -1,0 +1,290 @@
+//! Elementwise functions of one operand.
+
+use std::mem::MaybeUninit;
+use std::sync::LazyLock;
+
+use half::{bf16, f16};
+use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::{Operand, View};
+use ubique_core::op::unary::Unary;
+use ubique_core::{DType, Element, Error, Result};
+
+use super::rows::{self, Source};
+use crate::executor::Context;
+use crate::memory::{Out, elements, reusable};
+use crate::simd::elementwise::{Map1, unary as vector};
+use crate::simd::half::{Half, narrow, widen};
+use crate::simd::{Isa, math};
+
+/// Maps a slice to a slice of the same length, and initialises all of it.
+pub type Slices<A, B> = fn(&[A], &mut [MaybeUninit<B>]);
+
+/// Every function of the family has a kernel.
+pub fn supports(_op: Unary) -> bool {
+    true
+}
+
+/// Runs a function.
+pub fn unary(context: &Context, op: Unary, x: &mut Operand<'_>) -> Result<Buffer> {
+    if matches!(op, Unary::IsNan | Unary::IsInf | Unary::IsFinite) {
+        return match x.dtype {
+            DType::F32 => run::<f32, bool>(context, x, test::<f32>(op)),
+            DType::F64 => run::<f64, bool>(context, x, test::<f64>(op)),
+            DType::F16 => run::<f16, bool>(context, x, test::<f16>(op)),
+            DType::BF16 => run::<bf16, bool>(context, x, test::<bf16>(op)),
+            other => Err(Error::backend(format!("{other} has no NaN"))),
+        };
+    }
+    match x.dtype {
+        DType::F32 => {
+            let kernel = float32(op);
+            if let Operand::Own(view) = x
+                && let Some(data) = reusable::<f32>(view)
+            {
+                in_place(context, data, kernel);
+                return Ok(view.buffer.clone());
+            }
+            run::<f32, f32>(context, x, |source, target| kernel(source, target))
+        }
+        DType::F64 => {
+            let f = op.float_fn();
+            run::<f64, f64>(context, x, move |source, target| each(source, target, f))
+        }
+        DType::F16 => run::<f16, f16>(context, x, through_f32(float32(op))),
+        DType::BF16 => run::<bf16, bf16>(context, x, through_f32(float32(op))),
+        DType::I64 => run::<i64, i64>(context, x, int::<i64>(op)?),
+        DType::I32 => run::<i32, i32>(context, x, int::<i32>(op)?),
+        DType::I16 => run::<i16, i16>(context, x, int::<i16>(op)?),
+        DType::I8 => run::<i8, i8>(context, x, int::<i8>(op)?),
+        DType::U64 => run::<u64, u64>(context, x, int::<u64>(op)?),
+        DType::U32 => run::<u32, u32>(context, x, int::<u32>(op)?),
+        DType::U16 => run::<u16, u16>(context, x, int::<u16>(op)?),
+        DType::U8 => run::<u8, u8>(context, x, int::<u8>(op)?),
+        DType::Bool => run::<bool, bool>(context, x, |source, target| each(source, target, |b| !b)),
+        other => Err(Error::backend(format!("no kernel for {other}"))),
+    }
+}
+
+/// Maps an operand of any layout by a kernel on slices.
+pub fn run<A: Element, B: Element>(
+    context: &Context,
+    x: &View,
+    kernel: impl Fn(&[A], &mut [MaybeUninit<B>]) + Sync + Send,
+) -> Result<Buffer> {
+    let mut out = Out::<B>::new(&context.pool, x.layout.elements())?;
+    let source = Source { data: elements::<A>(x)?, layout: x.layout.clone() };
+    rows::map(&context.threads, source, out.uninit(), kernel);
+    // SAFETY: the kernel is called for every part of the target, and initialises what it is given.
+    Ok(unsafe { out.finish() })
+}
+
+/// Maps elements one by one.
+#[inline(always)]
+pub fn each<A: Copy, B>(source: &[A], target: &mut [MaybeUninit<B>], f: impl Fn(A) -> B) {
+    for (slot, &value) in target.iter_mut().zip(source) {
+        slot.write(f(value));
+    }
+}
+
+const BLOCK: usize = 1024;
+
+fn in_place(context: &Context, data: &mut [f32], kernel: Slices<f32, f32>) {
+    context.threads.rows(data, 1, rows::GRAIN, |_, part| {
+        let mut block = [0f32; BLOCK];
+        for piece in part.chunks_mut(BLOCK) {
+            let source = &mut block[..piece.len()];
+            source.copy_from_slice(piece);
+            // SAFETY: same layout, and the kernel initialises all of its target.
+            let target = unsafe { &mut *(piece as *mut [f32] as *mut [MaybeUninit<f32>]) };
+            kernel(source, target);
+        }
+    });
+}
+
+/// A kernel of f32 for half-precision elements, in blocks.
+pub fn through_f32<H: Half>(kernel: Slices<f32, f32>) -> impl Fn(&[H], &mut [MaybeUninit<H>]) + Sync + Send {
+    move |source, target| {
+        let mut wide = [const { MaybeUninit::<f32>::uninit() }; BLOCK];
+        let mut result = [const { MaybeUninit::<f32>::uninit() }; BLOCK];
+        for (source, target) in source.chunks(BLOCK).zip(target.chunks_mut(BLOCK)) {
+            let (wide, result) = (&mut wide[..source.len()], &mut result[..source.len()]);
+            widen(source, wide);
+            // SAFETY: `widen` initialises all of its target.
+            kernel(unsafe { crate::memory::assume_init(wide) }, result);
+            // SAFETY: so do kernels.
+            narrow(unsafe { crate::memory::assume_init(result) }, target);
+        }
+    }
+}
+
+fn test<T: Element>(op: Unary) -> impl Fn(&[T], &mut [MaybeUninit<bool>]) + Sync + Send {
+    let f: fn(f64) -> bool = match op {
+        Unary::IsNan => f64::is_nan,
+        Unary::IsInf => f64::is_infinite,
+        _ => f64::is_finite,
+    };
+    move |source, target| each(source, target, |x: T| f(x.to_scalar().as_f64()))
+}
+
+/// The f32 kernel of every function of floats.
+fn float32(op: Unary) -> Slices<f32, f32> {
+    static TABLE: LazyLock<Vec<Slices<f32, f32>>> = LazyLock::new(|| Unary::ALL.iter().map(|&op| choose(op)).collect());
+    TABLE.get(op as usize).copied().unwrap_or(|source, target| each(source, target, |x| x))
+}
+
+fn choose(op: Unary) -> Slices<f32, f32> {
+    match op {
+        Unary::Abs => |s, t| vector(f32::abs, s, t),
+        Unary::Neg => |s, t| vector(|x: f32| -x, s, t),
+        Unary::Sign => |s, t| {
+            vector(|x: f32| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x }, s, t)
+        },
+        Unary::Square => |s, t| vector(|x: f32| x * x, s, t),
+        Unary::Floor => |s, t| vector(f32::floor, s, t),
+        Unary::Ceil => |s, t| vector(f32::ceil, s, t),
+        Unary::Round => |s, t| vector(f32::round_ties_even, s, t),
+        Unary::Trunc => |s, t| vector(f32::trunc, s, t),
+        Unary::Fract => |s, t| vector(|x: f32| x - x.trunc(), s, t),
+        Unary::Relu => |s, t| vector(|x: f32| if x < 0.0 { 0.0 } else { x }, s, t),
+        Unary::HardSigmoid => |s, t| {
+            vector(|x: f32| { let y = x * (1.0 / 6.0) + 0.5; if y < 0.0 { 0.0 } else if y > 1.0 { 1.0 } else { y } }, s, t)
+        },
+        Unary::Softplus => |s, t| vector(Softplus, s, t),
+        Unary::LogSigmoid => |s, t| vector(LogSigmoid, s, t),
+        Unary::Mish => |s, t| vector(Mish, s, t),
+        Unary::Selu => |s, t| vector(Selu, s, t),
+        op => match math_kernel(op) {
+            Some(kernel) => kernel,
+            None => |s, t| each(s, t, |x| x),
+        },
+    }
+}
+
+/// The functions of `simd::math` under the names of the ops.
+fn math_kernel(op: Unary) -> Option<Slices<f32, f32>> {
+    use math::*;
+    Some(match op {
+        Unary::Exp => |s, t| vector(Exp, s, t),
+        Unary::Exp2 => |s, t| vector(Exp2, s, t),
+        Unary::Expm1 => |s, t| vector(Expm1, s, t),
+        Unary::Log => |s, t| vector(Ln, s, t),
+        Unary::Log2 => |s, t| vector(Log2, s, t),
+        Unary::Log10 => |s, t| vector(Log10, s, t),
+        Unary::Log1p => |s, t| vector(Log1p, s, t),
+        Unary::Sqrt => |s, t| vector(Sqrt, s, t),
+        Unary::Rsqrt => |s, t| vector(Rsqrt, s, t),
+        Unary::Recip => |s, t| vector(Recip, s, t),
+        Unary::Sin => |s, t| vector(Sin, s, t),
+        Unary::Cos => |s, t| vector(Cos, s, t),
+        Unary::Tan => |s, t| vector(Tan, s, t),
+        Unary::Asin => |s, t| vector(Asin, s, t),
+        Unary::Acos => |s, t| vector(Acos, s, t),
+        Unary::Atan => |s, t| vector(Atan, s, t),
+        Unary::Sinh => |s, t| vector(Sinh, s, t),
+        Unary::Cosh => |s, t| vector(Cosh, s, t),
+        Unary::Tanh => |s, t| vector(Tanh, s, t),
+        Unary::Asinh => |s, t| vector(Asinh, s, t),
+        Unary::Acosh => |s, t| vector(Acosh, s, t),
+        Unary::Atanh => |s, t| vector(Atanh, s, t),
+        Unary::Erf => |s, t| vector(Erf, s, t),
+        Unary::Erfc => |s, t| vector(Erfc, s, t),
+        Unary::Sigmoid => |s, t| vector(Sigmoid, s, t),
+        Unary::Silu => |s, t| vector(Silu, s, t),
+        Unary::Gelu => |s, t| vector(Gelu, s, t),
+        Unary::GeluTanh => |s, t| vector(GeluTanh, s, t),
+        _ => return None,
+    })
+}
+
+/// Functions composed of others, as types that can be compiled for each instruction set.
+macro_rules! composed {
+    ($($(#[$doc:meta])* $name:ident => |$x:ident, $S:ident| $body:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        struct $name;
+        impl Map1<f32, f32> for $name {
+            #[inline(always)]
+            fn apply<$S: Isa>(self, $x: f32) -> f32 {
+                $body
+            }
+        }
+    )*};
+}
+
+composed! {
+    /// log(1 + eˣ).
+    Softplus => |x, S| softplus::<S>(x);
+    /// -log(1 + e⁻ˣ).
+    LogSigmoid => |x, S| -softplus::<S>(-x);
+    /// x·tanh(softplus(x)); -0 at -∞ instead of NaN.
+    Mish => |x, S| { let y = x * math::tanh::<S>(softplus::<S>(x)); if x == f32::NEG_INFINITY { -0.0 } else { y } };
+    /// λx above 0, λα(eˣ - 1) below.
+    Selu => |x, S| {
+        let below = (1.050_701 * 1.673_263_2) * math::expm1::<S>(x);
+        if x > 0.0 { 1.050_701 * x } else { below }
+    };
+}
+
+#[inline(always)]
+fn softplus<S: Isa>(x: f32) -> f32 {
+    let above = if x < 0.0 { 0.0 } else { x };
+    above + math::log1p::<S>(math::exp::<S>(-x.abs()))
+}
+
+/// What the integer functions need.
+pub trait Int: Element {
+    /// |x|, wrapping.
+    fn abs(self) -> Self;
+    /// -x, wrapping.
+    fn neg(self) -> Self;
+    /// -1, 0 or 1.
+    fn sign(self) -> Self;
+    /// x², wrapping.
+    fn square(self) -> Self;
+    /// max(x, 0).
+    fn relu(self) -> Self;
+    /// Every bit flipped.
+    fn flipped(self) -> Self;
+}
+
+macro_rules! ints {
+    ($($ty:ty: $abs:expr, $sign:expr, $relu:expr;)*) => {$(
+        impl Int for $ty {
+            #[inline(always)]
+            fn abs(self) -> Self { $abs(self) }
+            #[inline(always)]
+            fn neg(self) -> Self { self.wrapping_neg() }
+            #[inline(always)]
+            fn sign(self) -> Self { $sign(self) }
+            #[inline(always)]
+            fn square(self) -> Self { self.wrapping_mul(self) }
+            #[inline(always)]
+            fn relu(self) -> Self { $relu(self) }
+            #[inline(always)]
+            fn flipped(self) -> Self { !self }
+        }
+    )*};
+}
+ints! {
+    i64: i64::wrapping_abs, i64::signum, |x: i64| x.max(0);
+    i32: i32::wrapping_abs, i32::signum, |x: i32| x.max(0);
+    i16: i16::wrapping_abs, i16::signum, |x: i16| x.max(0);
+    i8: i8::wrapping_abs, i8::signum, |x: i8| x.max(0);
+    u64: |x| x, |x: u64| x.min(1), |x| x;
+    u32: |x| x, |x: u32| x.min(1), |x| x;
+    u16: |x| x, |x: u16| x.min(1), |x| x;
+    u8: |x| x, |x: u8| x.min(1), |x| x;
+}
+
+fn int<T: Int>(op: Unary) -> Result<Slices<T, T>> {
+    Ok(match op {
+        Unary::Abs => |s, t| each(s, t, T::abs),
+        Unary::Neg => |s, t| each(s, t, T::neg),
+        Unary::Sign => |s, t| each(s, t, T::sign),
+        Unary::Square => |s, t| each(s, t, T::square),
+        Unary::Relu => |s, t| each(s, t, T::relu),
+        Unary::BitNot => |s, t| each(s, t, T::flipped),
+        Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => |s, t| each(s, t, |x| x),
+        op => return Err(Error::backend(format!("{op:?} has no integer kernel"))),
+    })
+}
