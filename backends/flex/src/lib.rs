@@ -49,7 +49,7 @@ fn info() -> DeviceInfo {
         accelerated: !matches!(dtype, DType::F16 | DType::BF16),
     };
     DeviceInfo {
-        name: format!("CPU, {} threads, {}", threads::available(), simd::Level::best().name()),
+        name: format!("CPU, {} threads, {}", threads::available(), simd::Level::current().name()),
         kind: DeviceKind::Cpu,
         class: 0,
         memory: None,

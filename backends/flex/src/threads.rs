@@ -48,8 +48,9 @@ impl Threads {
     }
 
     /// Calls `f` with ranges that together cover `0..count`, in parallel where `count` exceeds `grain`.
-    #[inline]
-    pub fn ranges(&self, count: usize, grain: usize, f: impl Fn(Range<usize>) + Sync + Send) {
+    ///
+    /// `f` is an object on purpose: one compiled copy of the parallel machinery serves every kernel.
+    pub fn ranges(&self, count: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
         if self.count == 1 || count <= grain {
             if count > 0 {
                 f(0..count);
@@ -59,21 +60,33 @@ impl Threads {
         // A few pieces a thread, so that one that is late costs little.
         let pieces = (self.count * 4).min(count.div_ceil(grain));
         let size = count.div_ceil(pieces);
-        self.install(|| (0..count.div_ceil(size)).into_par_iter().for_each(|i| f(i * size..((i + 1) * size).min(count))));
+        self.install(|| {
+            (0..count.div_ceil(size)).into_par_iter().for_each(|i| f(i * size..((i + 1) * size).min(count)))
+        });
     }
 
     /// Splits `target` in pieces of whole rows of `row` elements and calls `f` with each piece and its first row's
-    /// number, in parallel where a piece would exceed `grain` rows.
-    pub fn rows<T: Send>(&self, target: &mut [T], row: usize, grain: usize, f: impl Fn(usize, &mut [T]) + Sync + Send) {
+    /// number, in parallel where there are more than `grain` rows.
+    pub fn rows<T: Send>(&self, target: &mut [T], row: usize, grain: usize, f: &(dyn Fn(usize, &mut [T]) + Sync)) {
         let count = target.len().checked_div(row).unwrap_or(0);
-        if self.count == 1 || count <= grain {
-            if count > 0 {
-                f(0, target);
-            }
-            return;
-        }
-        let pieces = (self.count * 4).min(count.div_ceil(grain));
-        let size = count.div_ceil(pieces);
-        self.install(|| target.par_chunks_mut(size * row).enumerate().for_each(|(i, part)| f(i * size, part)));
+        let base = Base(target.as_mut_ptr());
+        self.ranges(count, grain, &|range| {
+            // SAFETY: the rows of a range lie in the target, and ranges are disjoint.
+            let part = unsafe { std::slice::from_raw_parts_mut(base.at(range.start * row), range.len() * row) };
+            f(range.start, part);
+        });
+    }
+}
+
+/// The start of a slice that threads write disjoint parts of.
+struct Base<T>(*mut T);
+// SAFETY: see `Threads::rows`.
+unsafe impl<T: Send> Sync for Base<T> {}
+
+impl<T> Base<T> {
+    /// The element at an offset inside the slice.
+    unsafe fn at(&self, offset: usize) -> *mut T {
+        // SAFETY: the caller keeps to the slice.
+        unsafe { self.0.add(offset) }
     }
 }

@@ -1,1 +1,22 @@
-//! One tensor API for every device.
+//! One tensor API for every device; the device is chosen at run time.
+//!
+//! ```
+//! use ubique::{DType, Device, Tensor};
+//!
+//! # fn main() -> ubique::Result<()> {
+//! let device = Device::auto()?.autodiff();
+//! let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0], [3], &device)?.require_grad()?;
+//! let loss = (x.exp()? * 0.5 + &x).tensor()?.sum_all()?;
+//! let gradients = loss.backward()?;
+//! println!("{loss}\n{}", gradients.get(&x)?);
+//! # assert_eq!(loss.dtype(), DType::F32);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Backends are cargo features (all on by default), and linking one is all it takes to have it: `flex` is the eager CPU.
+
+pub use ubique_core::*;
+
+#[cfg(feature = "flex")]
+use ubique_flex as _;

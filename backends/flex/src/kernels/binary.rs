@@ -20,7 +20,13 @@ type Slices<A, B> = fn(Lane<'_, A>, Lane<'_, A>, &mut [MaybeUninit<B>]);
 
 /// Runs a function of two tensors.
 #[inline]
-pub fn binary(context: &Context, op: Binary, a: &mut Operand<'_>, b: &mut Operand<'_>, out: &TensorSpec) -> Result<Buffer> {
+pub fn binary(
+    context: &Context,
+    op: Binary,
+    a: &mut Operand<'_>,
+    b: &mut Operand<'_>,
+    out: &TensorSpec,
+) -> Result<Buffer> {
     arithmetic(context, op, Right::Tensor(b), a, false, out)
 }
 
@@ -47,8 +53,8 @@ fn arithmetic(
     match left.dtype {
         DType::F32 => run::<f32>(context, right, left, reversed, out, float32(op)?),
         DType::F64 => run::<f64>(context, right, left, reversed, out, float64(op)?),
-        DType::F16 => run_with::<f16, f16>(context, right, left, reversed, out, through_f32(float32(op)?)),
-        DType::BF16 => run_with::<bf16, bf16>(context, right, left, reversed, out, through_f32(float32(op)?)),
+        DType::F16 => run_with::<f16, f16>(context, right, left, reversed, out, &through_f32(float32(op)?)),
+        DType::BF16 => run_with::<bf16, bf16>(context, right, left, reversed, out, &through_f32(float32(op)?)),
         DType::I64 => run::<i64>(context, right, left, reversed, out, int::<i64>(op)?),
         DType::I32 => run::<i32>(context, right, left, reversed, out, int::<i32>(op)?),
         DType::I16 => run::<i16>(context, right, left, reversed, out, int::<i16>(op)?),
@@ -79,24 +85,36 @@ fn run<T: Element>(
                 in_place(context, data, &Other::Scalar(T::from_scalar(scalar)), reversed, kernel);
                 return Ok(view.buffer.clone());
             }
-            run_with(context, Right::Scalar(scalar), left, reversed, out, kernel)
+            run_with(context, Right::Scalar(scalar), left, reversed, out, &kernel)
         }
         Right::Tensor(right) => {
-            // Only where the other operand lies in the same order, so that pieces of both correspond.
-            for (owned, other, reversed) in [(&mut *left, &mut *right, false), (&mut *right, &mut *left, true)] {
-                if let Operand::Own(view) = owned
-                    && view.shape() == &out.shape
-                    && other.shape() == &out.shape
-                    && let Some(slice) = contiguous::<T>(other)?
-                    && let Some(data) = reusable::<T>(view)
-                {
-                    in_place(context, data, &Other::Slice(slice), reversed, kernel);
-                    return Ok(view.buffer.clone());
-                }
+            if let Some(buffer) = over(context, left, right, false, out, kernel)? {
+                return Ok(buffer);
             }
-            run_with(context, Right::Tensor(right), left, reversed, out, kernel)
+            if let Some(buffer) = over(context, right, left, true, out, kernel)? {
+                return Ok(buffer);
+            }
+            run_with(context, Right::Tensor(right), left, reversed, out, &kernel)
         }
     }
+}
+
+/// Writes over `owned` where that was given away, is unique, and lies in the same order as the other operand.
+fn over<T: Element>(
+    context: &Context,
+    owned: &mut Operand<'_>,
+    other: &View,
+    reversed: bool,
+    out: &TensorSpec,
+    kernel: Slices<T, T>,
+) -> Result<Option<Buffer>> {
+    let Operand::Own(view) = owned else { return Ok(None) };
+    if view.shape() != &out.shape || other.shape() != &out.shape {
+        return Ok(None);
+    }
+    let (Some(slice), Some(data)) = (contiguous::<T>(other)?, reusable::<T>(view)) else { return Ok(None) };
+    in_place(context, data, &Other::Slice(slice), reversed, kernel);
+    Ok(Some(view.buffer.clone()))
 }
 
 /// The operand beside the one that is written over.
@@ -107,7 +125,7 @@ enum Other<'a, T> {
 
 fn in_place<T: Element>(context: &Context, data: &mut [T], other: &Other<'_, T>, reversed: bool, kernel: Slices<T, T>) {
     const BLOCK: usize = 1024;
-    context.threads.rows(data, 1, rows::GRAIN, |start, part| {
+    context.threads.rows(data, 1, rows::GRAIN, &|start, part| {
         let mut block = [T::default(); BLOCK];
         let mut at = start;
         for piece in part.chunks_mut(BLOCK) {
@@ -135,7 +153,7 @@ fn run_with<T: Element, U: Element>(
     left: &View,
     reversed: bool,
     out: &TensorSpec,
-    kernel: impl Fn(Lane<'_, T>, Lane<'_, T>, &mut [MaybeUninit<U>]) + Sync + Send,
+    kernel: &(dyn Fn(Lane<'_, T>, Lane<'_, T>, &mut [MaybeUninit<U>]) + Sync),
 ) -> Result<Buffer> {
     let count = out.shape.iter().product();
     let mut result = Out::<U>::new(&context.pool, count)?;
@@ -144,7 +162,7 @@ fn run_with<T: Element, U: Element>(
         Right::Scalar(scalar) => {
             let scalar = T::from_scalar(scalar);
             let source = Source { data: elements::<T>(left)?, layout: left.layout.clone() };
-            rows::map(&context.threads, source, target, |x: &[T], target| match reversed {
+            rows::map(&context.threads, source, target, &|x: &[T], target| match reversed {
                 false => kernel(Lane::Slice(x), Lane::Scalar(scalar), target),
                 true => kernel(Lane::Scalar(scalar), Lane::Slice(x), target),
             });
@@ -181,7 +199,9 @@ fn float32(op: Binary) -> Result<Slices<f32, f32>> {
         Binary::Pow => |a, b, t| lanes::binary(math::Pow, a, b, t),
         Binary::Atan2 => |a, b, t| lanes::binary(math::Atan2, a, b, t),
         Binary::Hypot => |a, b, t| lanes::binary(math::Hypot, a, b, t),
-        Binary::Rem => |a, b, t| lanes::binary(|a: f32, b: f32| Binary::Rem.eval_float(a as f64, b as f64) as f32, a, b, t),
+        Binary::Rem => {
+            |a, b, t| lanes::binary(|a: f32, b: f32| Binary::Rem.eval_float(a as f64, b as f64) as f32, a, b, t)
+        }
         op => return Err(missing(op, DType::F32)),
     })
 }
@@ -324,7 +344,13 @@ fn bools(op: Binary) -> Result<Slices<bool, bool>> {
 }
 
 /// Compares two tensors.
-pub fn compare(context: &Context, op: Compare, a: &mut Operand<'_>, b: &mut Operand<'_>, out: &TensorSpec) -> Result<Buffer> {
+pub fn compare(
+    context: &Context,
+    op: Compare,
+    a: &mut Operand<'_>,
+    b: &mut Operand<'_>,
+    out: &TensorSpec,
+) -> Result<Buffer> {
     comparison(context, op, a, Right::Tensor(b), out)
 }
 
@@ -334,7 +360,13 @@ pub fn compare_scalar(context: &Context, op: &CompareScalar, x: &Operand<'_>, ou
 }
 
 fn comparison(context: &Context, op: Compare, a: &View, right: Right<'_, '_>, out: &TensorSpec) -> Result<Buffer> {
-    fn go<T: Element + PartialOrd>(context: &Context, op: Compare, a: &View, right: Right<'_, '_>, out: &TensorSpec) -> Result<Buffer> {
+    fn go<T: Element + PartialOrd>(
+        context: &Context,
+        op: Compare,
+        a: &View,
+        right: Right<'_, '_>,
+        out: &TensorSpec,
+    ) -> Result<Buffer> {
         let kernel: Slices<T, bool> = match op {
             Compare::Eq => |a, b, t| plain(a, b, t, |a, b| a == b),
             Compare::Ne => |a, b, t| plain(a, b, t, |a, b| a != b),
@@ -343,7 +375,7 @@ fn comparison(context: &Context, op: Compare, a: &View, right: Right<'_, '_>, ou
             Compare::Gt => |a, b, t| plain(a, b, t, |a, b| a > b),
             Compare::Ge => |a, b, t| plain(a, b, t, |a, b| a >= b),
         };
-        run_with::<T, bool>(context, right, a, false, out, kernel)
+        run_with::<T, bool>(context, right, a, false, out, &kernel)
     }
     match a.dtype {
         DType::F32 => go::<f32>(context, op, a, right, out),

@@ -1,13 +1,18 @@
 //! Changes of dtype.
 
+use std::mem::MaybeUninit;
+
 use half::{bf16, f16};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::host::{WithElement, with_element};
 use ubique_core::{DType, Element, Result};
 
-use super::unary::{each, run};
+use super::copy::to_contiguous;
+use super::rows::GRAIN;
+use super::unary::{Slices, each};
 use crate::executor::Context;
+use crate::memory::{Out, contiguous};
 use crate::simd::half::{narrow, widen};
 
 /// A view's elements in another dtype.
@@ -29,6 +34,18 @@ pub fn cast(context: &Context, x: &View, to: DType) -> Result<Buffer> {
         (DType::I32, DType::I64) => run::<i32, i64>(context, x, |s, t| each(s, t, |v| v as i64)),
         _ => with_element(x.dtype, From { context, x, to }),
     }
+}
+
+/// Strided views are copied first: a loop over strides for each of 169 pairs would cost more to build than it saves.
+fn run<A: Element, B: Element>(context: &Context, x: &View, kernel: Slices<A, B>) -> Result<Buffer> {
+    let x = to_contiguous(context, x)?;
+    let source = contiguous::<A>(&x)?.unwrap_or(&[]);
+    let mut out = Out::<B>::new(&context.pool, source.len())?;
+    context.threads.rows(out.uninit(), 1, GRAIN, &|first, part: &mut [MaybeUninit<B>]| {
+        kernel(&source[first..first + part.len()], part);
+    });
+    // SAFETY: the kernel initialises every part of the output.
+    Ok(unsafe { out.finish() })
 }
 
 struct From<'a> {

@@ -31,7 +31,7 @@ pub fn with_bits<F: WithBits>(dtype: DType, f: F) -> F::Output {
 }
 
 /// The bit pattern of a scalar in a dtype.
-fn pattern<B: bytemuck::Pod>(scalar: ubique_core::Scalar, dtype: DType) -> Result<B> {
+pub fn pattern<B: bytemuck::Pod>(scalar: ubique_core::Scalar, dtype: DType) -> Result<B> {
     let host = ubique_core::HostTensor::from_scalars([scalar], dtype, ())?;
     Ok(bytemuck::pod_read_unaligned(host.bytes()))
 }
@@ -153,19 +153,27 @@ pub fn copy<B: Copy + Send + Sync>(
     }
     let row = extents[inner];
     let outer: usize = extents[..inner].iter().product();
-    threads.ranges(outer, (GRAIN / row.max(1)).max(1), |range| {
+    threads.ranges(outer, (GRAIN / row.max(1)).max(1), &|range| {
         for number in range {
             let (s, t) = place(number, &extents[..inner], &sources, &targets, origin);
             match (sources[inner], targets[inner]) {
                 (1, 1) => target.write_row(t as usize, &source[s as usize..][..row]),
-                (ss, ts) => (0..row as isize).for_each(|i| target.write((t + i * ts) as usize, source[(s + i * ss) as usize])),
+                (ss, ts) => {
+                    (0..row as isize).for_each(|i| target.write((t + i * ts) as usize, source[(s + i * ss) as usize]))
+                }
             }
         }
     });
 }
 
 /// Where row `number` of the outer extents begins in source and target.
-fn place(mut number: usize, extents: &[usize], sources: &[isize], targets: &[isize], origin: (isize, isize)) -> (isize, isize) {
+fn place(
+    mut number: usize,
+    extents: &[usize],
+    sources: &[isize],
+    targets: &[isize],
+    origin: (isize, isize),
+) -> (isize, isize) {
     let (mut s, mut t) = origin;
     for axis in (0..extents.len()).rev() {
         let i = (number % extents[axis]) as isize;
@@ -199,7 +207,7 @@ fn transpose<B: Copy + Send + Sync>(
     let bands = height.div_ceil(TILE);
     let outer: usize = outer_extents.iter().product();
     let grain = (GRAIN / (TILE * width).max(1)).max(1);
-    threads.ranges(outer * bands, grain, |range| {
+    threads.ranges(outer * bands, grain, &|range| {
         for job in range {
             let (s, t) = place(job / bands, &outer_extents, &outer_sources, &outer_targets, origin);
             let top = (job % bands) * TILE;

@@ -83,7 +83,9 @@ pub fn scatter(context: &Context, op: &Scatter, x: &View, index: &View, source: 
             let Go(context, op, x, places, source) = self;
             let values = elements::<T>(source)?;
             let pairs = places.into_iter().zip(source.layout.positions().map(|p| values[p]));
-            edited::<T>(context, x, |out| pairs.for_each(|(place, value)| out[place] = combine(op.combine, out[place], value)))
+            edited::<T>(context, x, |out| {
+                pairs.for_each(|(place, value)| out[place] = combine(op.combine, out[place], value))
+            })
         }
     }
     let layout = Layout::contiguous(x.shape().clone());
@@ -128,7 +130,7 @@ pub fn index_select(context: &Context, op: &IndexSelect, x: &View, index: &View,
             let (_, inner) = around(x.shape(), axis);
             let data = &bits::<B>(x)?[x.layout.offset()..];
             let grain = (super::rows::GRAIN / inner.max(1)).max(1);
-            context.threads.rows(out.uninit(), inner.max(1), grain, |first, part| {
+            context.threads.rows(out.uninit(), inner.max(1), grain, &|first, part| {
                 for (i, row) in part.chunks_mut(inner.max(1)).enumerate() {
                     let number = first + i;
                     let (outer, which) = (number / index.len(), index[number % index.len()]);

@@ -54,6 +54,8 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
         (Op::Scatter(op), [x, index, source]) => index::scatter(context, op, x, index, source).map(Outputs::One),
         (Op::IndexSelect(op), [x, index]) => index::index_select(context, op, x, index, &outputs[0]).map(Outputs::One),
         (Op::IndexAdd(op), [x, index, source]) => index::index_add(context, op, x, index, source).map(Outputs::One),
-        (op, inputs) => Err(Error::backend(format!("flex has no kernel for {} of {} operands", op.name(), inputs.len()))),
+        (op, inputs) => {
+            Err(Error::backend(format!("flex has no kernel for {} of {} operands", op.name(), inputs.len())))
+        }
     }
 }

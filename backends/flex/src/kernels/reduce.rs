@@ -285,7 +285,7 @@ fn along<T: Fold>(
             let from = (base + kept.offset(number)) as usize;
             let run = &data[from..from + row];
             let mut parts = vec![T::start(op); row.div_ceil(CHUNK)];
-            context.threads.rows(&mut parts, 1, 1, |first, parts| {
+            context.threads.rows(&mut parts, 1, 1, &|first, parts| {
                 for (i, part) in parts.iter_mut().enumerate() {
                     let at = (first + i) * CHUNK;
                     *part = T::slice(op, &run[at..(at + CHUNK).min(row)]);
@@ -296,7 +296,7 @@ fn along<T: Fold>(
         }
         return;
     }
-    context.threads.rows(target, 1, (GRAIN / count).max(1), |first, part| {
+    context.threads.rows(target, 1, (GRAIN / count).max(1), &|first, part| {
         for (i, slot) in part.iter_mut().enumerate() {
             *slot = T::finish(op, fold(base + kept.offset(first + i), 0, count), count);
         }
@@ -322,7 +322,7 @@ fn across<T: Fold>(
     let mut pieces: Vec<(usize, &mut [T])> = pieces.into_iter().enumerate().collect();
     debug_assert_eq!(pieces.len(), rows * blocks);
     let grain = (GRAIN / (count * COLUMNS.min(width)).max(1)).max(1);
-    context.threads.rows(&mut pieces, 1, grain, |_, part| {
+    context.threads.rows(&mut pieces, 1, grain, &|_, part| {
         for (number, piece) in part.iter_mut() {
             let start = base + kept.offset(*number / blocks) + ((*number % blocks) * COLUMNS) as isize;
             let mut wide = [T::start(op); COLUMNS];

@@ -26,8 +26,13 @@ pub struct Source<'a, T> {
 }
 
 /// Target memory that several threads write disjoint parts of.
-#[derive(Clone, Copy)]
 struct Target<T>(*mut MaybeUninit<T>);
+impl<T> Clone for Target<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Target<T> {}
 // SAFETY: the ranges that threads write are disjoint, see `Threads::ranges`.
 unsafe impl<T: Send> Send for Target<T> {}
 // SAFETY: as above.
@@ -55,7 +60,7 @@ pub fn zip<A: Copy + Sync, B: Copy + Sync, C: Send>(
     a: Source<'_, A>,
     b: Source<'_, B>,
     target: &mut [MaybeUninit<C>],
-    kernel: impl Fn(Operand<'_, A>, Operand<'_, B>, &mut [MaybeUninit<C>]) + Sync + Send,
+    kernel: &(dyn Fn(Operand<'_, A>, Operand<'_, B>, &mut [MaybeUninit<C>]) + Sync),
 ) {
     let (mut extents, [mut sa, mut sb]) = Layout::collapse([&a.layout, &b.layout]);
     if extents.is_empty() {
@@ -65,7 +70,7 @@ pub fn zip<A: Copy + Sync, B: Copy + Sync, C: Send>(
     }
     let (oa, ob) = (a.layout.offset() as isize, b.layout.offset() as isize);
     let base = Target(target.as_mut_ptr());
-    threads.ranges(target.len(), GRAIN, |range| {
+    threads.ranges(target.len(), GRAIN, &|range| {
         let mut left = range.len();
         let mut at = range.start;
         let mut index = unravel(at, &extents);
@@ -183,19 +188,19 @@ pub fn map<A: Copy + Sync, C: Send>(
     threads: &Threads,
     a: Source<'_, A>,
     target: &mut [MaybeUninit<C>],
-    kernel: impl Fn(&[A], &mut [MaybeUninit<C>]) + Sync + Send,
+    kernel: &(dyn Fn(&[A], &mut [MaybeUninit<C>]) + Sync),
 ) {
     if a.layout.is_contiguous() {
         let data = &a.data[a.layout.offset()..][..target.len()];
         let base = Target(target.as_mut_ptr());
-        return threads.ranges(data.len(), GRAIN, |range| {
+        return threads.ranges(data.len(), GRAIN, &|range| {
             // SAFETY: threads get disjoint ranges of the target.
             let out = unsafe { base.part(range.start, range.len()) };
             kernel(&data[range], out);
         });
     }
     let unit = Source { data: &[()], layout: a.layout.expand_unit() };
-    zip(threads, a, unit, target, |a, _, out| match a {
+    zip(threads, a, unit, target, &|a, _, out| match a {
         Operand::Slice(a) => kernel(a, out),
         Operand::Scalar(a) => {
             let block = [a; BLOCK];

@@ -4,14 +4,15 @@ use half::{bf16, f16};
 use std::mem::MaybeUninit;
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
-use ubique_core::host::{WithElement, with_element};
 use ubique_core::op::select::{Clamp, MaskedFill};
-use ubique_core::{DType, Element, Error, Result, Scalar, TensorSpec};
+use ubique_core::{DType, Element, Error, Layout, Result, Scalar, TensorSpec};
+
+use super::copy::{WithBits, copy, pattern, with_bits};
 
 use super::rows::{self, Source};
 use super::unary::{each, run};
 use crate::executor::Context;
-use crate::memory::{Out, elements};
+use crate::memory::{Out, bits, elements};
 use crate::simd::elementwise::{Operand as Lane, unary as vector};
 
 /// A lane's element at a position.
@@ -26,61 +27,52 @@ fn at<T: Copy>(lane: &Lane<'_, T>, i: usize) -> T {
 /// Where the mask is true the first, elsewhere the second operand's element.
 pub fn select(context: &Context, mask: &View, a: &View, b: &View, out: &TensorSpec) -> Result<Buffer> {
     struct Go<'a>(&'a Context, &'a View, &'a View, &'a View, &'a TensorSpec);
-    impl WithElement for Go<'_> {
+    impl WithBits for Go<'_> {
         type Output = Result<Buffer>;
-        fn run<T: Element>(self) -> Result<Buffer> {
+        fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, mask, a, b, spec) = self;
-            let mut out = Out::<T>::new(&context.pool, spec.shape.elements()?)?;
-            let source = |v: &View| v.layout.expand(&spec.shape);
-            let (mask_data, a_data, b_data) = (elements::<bool>(mask)?, elements::<T>(a)?, elements::<T>(b)?);
-            // Two walks over pairs: first the mask with one operand into the target, then the other operand where the
-            // mask is false. Pairs of (value, taken) would need twice the memory.
+            let mut out = Out::<B>::of_bits(&context.pool, spec.shape.elements()?)?;
+            let layout = |v: &View| v.layout.expand(&spec.shape);
+            let mask_data = elements::<bool>(mask)?;
+            // Two walks over pairs: first one operand everywhere, then the other where the mask asks for it.
+            copy(&context.threads, bits::<B>(b)?, &layout(b)?, out.uninit(), &Layout::contiguous(spec.shape.clone()));
             rows::zip(
                 &context.threads,
-                Source { data: mask_data, layout: source(mask)? },
-                Source { data: a_data, layout: source(a)? },
+                Source { data: mask_data, layout: layout(mask)? },
+                Source { data: bits::<B>(a)?, layout: layout(a)? },
                 out.uninit(),
-                |mask, a, target: &mut [MaybeUninit<T>]| {
+                &|mask, a, target: &mut [MaybeUninit<B>]| {
                     for (i, slot) in target.iter_mut().enumerate() {
-                        slot.write(if at(&mask, i) { at(&a, i) } else { T::default() });
-                    }
-                },
-            );
-            rows::zip(
-                &context.threads,
-                Source { data: mask_data, layout: source(mask)? },
-                Source { data: b_data, layout: source(b)? },
-                out.uninit(),
-                |mask, b, target: &mut [MaybeUninit<T>]| {
-                    for (i, slot) in target.iter_mut().enumerate() {
-                        if !at(&mask, i) {
-                            slot.write(at(&b, i));
+                        if at(&mask, i) {
+                            slot.write(at(&a, i));
                         }
                     }
                 },
             );
-            // SAFETY: the first walk writes every element.
+            // SAFETY: the copy writes every element.
             Ok(unsafe { out.finish() })
         }
     }
-    with_element(out.dtype, Go(context, mask, a, b, out))
+    with_bits(out.dtype, Go(context, mask, a, b, out))
 }
 
 /// A value where the mask is true.
 pub fn masked_fill(context: &Context, op: &MaskedFill, x: &View, mask: &View) -> Result<Buffer> {
     struct Go<'a>(&'a Context, Scalar, &'a View, &'a View);
-    impl WithElement for Go<'_> {
+    impl WithBits for Go<'_> {
         type Output = Result<Buffer>;
-        fn run<T: Element>(self) -> Result<Buffer> {
+        fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, value, x, mask) = self;
-            let value = T::from_scalar(value);
-            let mut out = Out::<T>::new(&context.pool, x.layout.elements())?;
-            let x = Source { data: elements::<T>(x)?, layout: x.layout.clone() };
+            let value = pattern::<B>(value, x.dtype)?;
+            let mut out = Out::<B>::of_bits(&context.pool, x.layout.elements())?;
+            let x = Source { data: bits::<B>(x)?, layout: x.layout.clone() };
             let mask = Source { data: elements::<bool>(mask)?, layout: mask.layout.expand(x.layout.shape())? };
-            rows::zip(&context.threads, x, mask, out.uninit(), |x, mask, target| match (x, mask) {
-                (Lane::Slice(x), Lane::Slice(mask)) => target.iter_mut().zip(x).zip(mask).for_each(|((slot, &x), &m)| {
-                    slot.write(if m { value } else { x });
-                }),
+            rows::zip(&context.threads, x, mask, out.uninit(), &|x, mask, target| match (x, mask) {
+                (Lane::Slice(x), Lane::Slice(mask)) => {
+                    target.iter_mut().zip(x).zip(mask).for_each(|((slot, &x), &m)| {
+                        slot.write(if m { value } else { x });
+                    })
+                }
                 (x, mask) => target.iter_mut().enumerate().for_each(|(i, slot)| {
                     slot.write(if at(&mask, i) { value } else { at(&x, i) });
                 }),
@@ -89,7 +81,7 @@ pub fn masked_fill(context: &Context, op: &MaskedFill, x: &View, mask: &View) ->
             Ok(unsafe { out.finish() })
         }
     }
-    with_element(x.dtype, Go(context, op.value, x, mask))
+    with_bits(x.dtype, Go(context, op.value, x, mask))
 }
 
 /// Values held between bounds.
@@ -102,18 +94,18 @@ pub fn clamp(context: &Context, op: &Clamp, x: &View) -> Result<Buffer> {
             T::from_scalar(if value < 0 { Scalar::Int(value as i64) } else { Scalar::UInt(value as u64) })
         };
         let (min, max) = (bound(op.min, low), bound(op.max, high));
-        run::<T, T>(context, x, move |s, t| each(s, t, |v: T| v.max(min).min(max)))
+        run::<T, T>(context, x, &move |s, t| each(s, t, |v: T| v.max(min).min(max)))
     }
     fn halves<T: Element>(context: &Context, (min, max): (f64, f64), x: &View) -> Result<Buffer> {
         let bound = |b: f64| T::from_scalar(Scalar::Float(b)).to_scalar().as_f64();
         let (min, max) = (bound(min), bound(max));
         let f = move |v: T| T::from_scalar(Scalar::Float(Clamp::eval(v.to_scalar().as_f64(), min, max)));
-        run::<T, T>(context, x, move |s, t| each(s, t, f))
+        run::<T, T>(context, x, &move |s, t| each(s, t, f))
     }
     match x.dtype {
         DType::F32 => {
             let (min, max) = (floats.0 as f32, floats.1 as f32);
-            run::<f32, f32>(context, x, move |s, t| {
+            run::<f32, f32>(context, x, &move |s, t| {
                 let f = move |v: f32| {
                     let low = if v < min { min } else { v };
                     if low > max { max } else { low }
@@ -121,7 +113,7 @@ pub fn clamp(context: &Context, op: &Clamp, x: &View) -> Result<Buffer> {
                 vector(f, s, t)
             })
         }
-        DType::F64 => run::<f64, f64>(context, x, move |s, t| each(s, t, |v| Clamp::eval(v, floats.0, floats.1))),
+        DType::F64 => run::<f64, f64>(context, x, &move |s, t| each(s, t, |v| Clamp::eval(v, floats.0, floats.1))),
         DType::F16 => halves::<f16>(context, floats, x),
         DType::BF16 => halves::<bf16>(context, floats, x),
         DType::I64 => ints::<i64>(context, op, x),

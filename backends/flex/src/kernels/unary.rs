@@ -28,10 +28,10 @@ pub fn supports(_op: Unary) -> bool {
 pub fn unary(context: &Context, op: Unary, x: &mut Operand<'_>) -> Result<Buffer> {
     if matches!(op, Unary::IsNan | Unary::IsInf | Unary::IsFinite) {
         return match x.dtype {
-            DType::F32 => run::<f32, bool>(context, x, test::<f32>(op)),
-            DType::F64 => run::<f64, bool>(context, x, test::<f64>(op)),
-            DType::F16 => run::<f16, bool>(context, x, test::<f16>(op)),
-            DType::BF16 => run::<bf16, bool>(context, x, test::<bf16>(op)),
+            DType::F32 => run::<f32, bool>(context, x, &test::<f32>(op)),
+            DType::F64 => run::<f64, bool>(context, x, &test::<f64>(op)),
+            DType::F16 => run::<f16, bool>(context, x, &test::<f16>(op)),
+            DType::BF16 => run::<bf16, bool>(context, x, &test::<bf16>(op)),
             other => Err(Error::backend(format!("{other} has no NaN"))),
         };
     }
@@ -44,23 +44,23 @@ pub fn unary(context: &Context, op: Unary, x: &mut Operand<'_>) -> Result<Buffer
                 in_place(context, data, kernel);
                 return Ok(view.buffer.clone());
             }
-            run::<f32, f32>(context, x, |source, target| kernel(source, target))
+            run::<f32, f32>(context, x, &|source, target| kernel(source, target))
         }
         DType::F64 => {
             let f = op.float_fn();
-            run::<f64, f64>(context, x, move |source, target| each(source, target, f))
+            run::<f64, f64>(context, x, &move |source, target| each(source, target, f))
         }
-        DType::F16 => run::<f16, f16>(context, x, through_f32(float32(op))),
-        DType::BF16 => run::<bf16, bf16>(context, x, through_f32(float32(op))),
-        DType::I64 => run::<i64, i64>(context, x, int::<i64>(op)?),
-        DType::I32 => run::<i32, i32>(context, x, int::<i32>(op)?),
-        DType::I16 => run::<i16, i16>(context, x, int::<i16>(op)?),
-        DType::I8 => run::<i8, i8>(context, x, int::<i8>(op)?),
-        DType::U64 => run::<u64, u64>(context, x, int::<u64>(op)?),
-        DType::U32 => run::<u32, u32>(context, x, int::<u32>(op)?),
-        DType::U16 => run::<u16, u16>(context, x, int::<u16>(op)?),
-        DType::U8 => run::<u8, u8>(context, x, int::<u8>(op)?),
-        DType::Bool => run::<bool, bool>(context, x, |source, target| each(source, target, |b| !b)),
+        DType::F16 => run::<f16, f16>(context, x, &through_f32(float32(op))),
+        DType::BF16 => run::<bf16, bf16>(context, x, &through_f32(float32(op))),
+        DType::I64 => run::<i64, i64>(context, x, &int::<i64>(op)?),
+        DType::I32 => run::<i32, i32>(context, x, &int::<i32>(op)?),
+        DType::I16 => run::<i16, i16>(context, x, &int::<i16>(op)?),
+        DType::I8 => run::<i8, i8>(context, x, &int::<i8>(op)?),
+        DType::U64 => run::<u64, u64>(context, x, &int::<u64>(op)?),
+        DType::U32 => run::<u32, u32>(context, x, &int::<u32>(op)?),
+        DType::U16 => run::<u16, u16>(context, x, &int::<u16>(op)?),
+        DType::U8 => run::<u8, u8>(context, x, &int::<u8>(op)?),
+        DType::Bool => run::<bool, bool>(context, x, &|source, target| each(source, target, |b| !b)),
         other => Err(Error::backend(format!("no kernel for {other}"))),
     }
 }
@@ -69,7 +69,7 @@ pub fn unary(context: &Context, op: Unary, x: &mut Operand<'_>) -> Result<Buffer
 pub fn run<A: Element, B: Element>(
     context: &Context,
     x: &View,
-    kernel: impl Fn(&[A], &mut [MaybeUninit<B>]) + Sync + Send,
+    kernel: &(dyn Fn(&[A], &mut [MaybeUninit<B>]) + Sync),
 ) -> Result<Buffer> {
     let mut out = Out::<B>::new(&context.pool, x.layout.elements())?;
     let source = Source { data: elements::<A>(x)?, layout: x.layout.clone() };
@@ -89,7 +89,7 @@ pub fn each<A: Copy, B>(source: &[A], target: &mut [MaybeUninit<B>], f: impl Fn(
 const BLOCK: usize = 1024;
 
 fn in_place(context: &Context, data: &mut [f32], kernel: Slices<f32, f32>) {
-    context.threads.rows(data, 1, rows::GRAIN, |_, part| {
+    context.threads.rows(data, 1, rows::GRAIN, &|_, part| {
         let mut block = [0f32; BLOCK];
         for piece in part.chunks_mut(BLOCK) {
             let source = &mut block[..piece.len()];
@@ -137,7 +137,19 @@ fn choose(op: Unary) -> Slices<f32, f32> {
         Unary::Abs => |s, t| vector(f32::abs, s, t),
         Unary::Neg => |s, t| vector(|x: f32| -x, s, t),
         Unary::Sign => |s, t| {
-            vector(|x: f32| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x }, s, t)
+            vector(
+                |x: f32| {
+                    if x > 0.0 {
+                        1.0
+                    } else if x < 0.0 {
+                        -1.0
+                    } else {
+                        x
+                    }
+                },
+                s,
+                t,
+            )
         },
         Unary::Square => |s, t| vector(|x: f32| x * x, s, t),
         Unary::Floor => |s, t| vector(f32::floor, s, t),
@@ -147,7 +159,20 @@ fn choose(op: Unary) -> Slices<f32, f32> {
         Unary::Fract => |s, t| vector(|x: f32| x - x.trunc(), s, t),
         Unary::Relu => |s, t| vector(|x: f32| if x < 0.0 { 0.0 } else { x }, s, t),
         Unary::HardSigmoid => |s, t| {
-            vector(|x: f32| { let y = x * (1.0 / 6.0) + 0.5; if y < 0.0 { 0.0 } else if y > 1.0 { 1.0 } else { y } }, s, t)
+            vector(
+                |x: f32| {
+                    let y = x * (1.0 / 6.0) + 0.5;
+                    if y < 0.0 {
+                        0.0
+                    } else if y > 1.0 {
+                        1.0
+                    } else {
+                        y
+                    }
+                },
+                s,
+                t,
+            )
         },
         Unary::Softplus => |s, t| vector(Softplus, s, t),
         Unary::LogSigmoid => |s, t| vector(LogSigmoid, s, t),
@@ -162,36 +187,35 @@ fn choose(op: Unary) -> Slices<f32, f32> {
 
 /// The functions of `simd::math` under the names of the ops.
 fn math_kernel(op: Unary) -> Option<Slices<f32, f32>> {
-    use math::*;
     Some(match op {
-        Unary::Exp => |s, t| vector(Exp, s, t),
-        Unary::Exp2 => |s, t| vector(Exp2, s, t),
-        Unary::Expm1 => |s, t| vector(Expm1, s, t),
-        Unary::Log => |s, t| vector(Ln, s, t),
-        Unary::Log2 => |s, t| vector(Log2, s, t),
-        Unary::Log10 => |s, t| vector(Log10, s, t),
-        Unary::Log1p => |s, t| vector(Log1p, s, t),
-        Unary::Sqrt => |s, t| vector(Sqrt, s, t),
-        Unary::Rsqrt => |s, t| vector(Rsqrt, s, t),
-        Unary::Recip => |s, t| vector(Recip, s, t),
-        Unary::Sin => |s, t| vector(Sin, s, t),
-        Unary::Cos => |s, t| vector(Cos, s, t),
-        Unary::Tan => |s, t| vector(Tan, s, t),
-        Unary::Asin => |s, t| vector(Asin, s, t),
-        Unary::Acos => |s, t| vector(Acos, s, t),
-        Unary::Atan => |s, t| vector(Atan, s, t),
-        Unary::Sinh => |s, t| vector(Sinh, s, t),
-        Unary::Cosh => |s, t| vector(Cosh, s, t),
-        Unary::Tanh => |s, t| vector(Tanh, s, t),
-        Unary::Asinh => |s, t| vector(Asinh, s, t),
-        Unary::Acosh => |s, t| vector(Acosh, s, t),
-        Unary::Atanh => |s, t| vector(Atanh, s, t),
-        Unary::Erf => |s, t| vector(Erf, s, t),
-        Unary::Erfc => |s, t| vector(Erfc, s, t),
-        Unary::Sigmoid => |s, t| vector(Sigmoid, s, t),
-        Unary::Silu => |s, t| vector(Silu, s, t),
-        Unary::Gelu => |s, t| vector(Gelu, s, t),
-        Unary::GeluTanh => |s, t| vector(GeluTanh, s, t),
+        Unary::Exp => |s, t| vector(math::Exp, s, t),
+        Unary::Exp2 => |s, t| vector(math::Exp2, s, t),
+        Unary::Expm1 => |s, t| vector(math::Expm1, s, t),
+        Unary::Log => |s, t| vector(math::Ln, s, t),
+        Unary::Log2 => |s, t| vector(math::Log2, s, t),
+        Unary::Log10 => |s, t| vector(math::Log10, s, t),
+        Unary::Log1p => |s, t| vector(math::Log1p, s, t),
+        Unary::Sqrt => |s, t| vector(math::Sqrt, s, t),
+        Unary::Rsqrt => |s, t| vector(math::Rsqrt, s, t),
+        Unary::Recip => |s, t| vector(math::Recip, s, t),
+        Unary::Sin => |s, t| vector(math::Sin, s, t),
+        Unary::Cos => |s, t| vector(math::Cos, s, t),
+        Unary::Tan => |s, t| vector(math::Tan, s, t),
+        Unary::Asin => |s, t| vector(math::Asin, s, t),
+        Unary::Acos => |s, t| vector(math::Acos, s, t),
+        Unary::Atan => |s, t| vector(math::Atan, s, t),
+        Unary::Sinh => |s, t| vector(math::Sinh, s, t),
+        Unary::Cosh => |s, t| vector(math::Cosh, s, t),
+        Unary::Tanh => |s, t| vector(math::Tanh, s, t),
+        Unary::Asinh => |s, t| vector(math::Asinh, s, t),
+        Unary::Acosh => |s, t| vector(math::Acosh, s, t),
+        Unary::Atanh => |s, t| vector(math::Atanh, s, t),
+        Unary::Erf => |s, t| vector(math::Erf, s, t),
+        Unary::Erfc => |s, t| vector(math::Erfc, s, t),
+        Unary::Sigmoid => |s, t| vector(math::Sigmoid, s, t),
+        Unary::Silu => |s, t| vector(math::Silu, s, t),
+        Unary::Gelu => |s, t| vector(math::Gelu, s, t),
+        Unary::GeluTanh => |s, t| vector(math::GeluTanh, s, t),
         _ => return None,
     })
 }

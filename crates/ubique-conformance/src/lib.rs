@@ -1,0 +1,72 @@
+//! Checks a device against the f64 reference: every case of every op in several layouts, gradients by finite differences.
+//!
+//! A backend's tests call [`forward`], [`gradient`] and [`second_order`] for each of [`Op::cases`](ubique_core::Op::cases).
+#![warn(missing_docs)]
+
+mod compare;
+mod gradients;
+mod layouts;
+mod tolerance;
+
+pub use compare::{Mismatch, compare};
+pub use gradients::{gradient, gradient_cases, second_order};
+pub use layouts::LayoutKind;
+pub use tolerance::Tolerance;
+
+use ubique_core::op::case::Case;
+use ubique_core::op::reference::RefTensor;
+use ubique_core::{Device, Dispatch, Result, Tensor, TensorSpec};
+
+/// Why a case failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The device or the reference gave an error.
+    Error(ubique_core::Error),
+    /// The result has another shape or dtype than inferred.
+    Spec(TensorSpec, TensorSpec),
+    /// Values differ beyond the tolerance.
+    Values(Mismatch),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Error(error) => write!(f, "{error}"),
+            Failure::Spec(got, wanted) => write!(f, "gave {got} instead of {wanted}"),
+            Failure::Values(mismatch) => write!(f, "{mismatch}"),
+        }
+    }
+}
+
+impl From<ubique_core::Error> for Failure {
+    fn from(error: ubique_core::Error) -> Failure {
+        Failure::Error(error)
+    }
+}
+
+/// Runs a case on a device, with operands in a layout, and compares every output with the reference.
+///
+/// # Errors
+/// How they differ, or what failed.
+pub fn forward(device: &Device, case: &Case, layout: LayoutKind) -> Result<(), Failure> {
+    let specs = case.op.infer(&case.specs())?;
+    let operands = case.operands();
+    let wanted = case.op.rule().reference(&operands, specs.as_slice())?;
+    let tensors = operands.iter().map(|o| layout.tensor(o, device)).collect::<Result<Vec<_>>>()?;
+    let outputs = run(case, device, &tensors)?;
+    for ((output, wanted), spec) in outputs.iter().zip(&wanted).zip(specs.as_slice()) {
+        if output.spec() != *spec {
+            return Err(Failure::Spec(output.spec(), spec.clone()));
+        }
+        let got = RefTensor::from_host(&output.to_host()?);
+        compare(&got, wanted, Tolerance::of(&case.op, spec.dtype)).map_err(Failure::Values)?;
+    }
+    Ok(())
+}
+
+fn run(case: &Case, device: &Device, tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    match tensors.is_empty() {
+        true => Ok(vec![ubique_core::dispatch::run::create(case.op.clone(), device)?]),
+        false => Dispatch::run(case.op.clone(), &tensors.iter().collect::<Vec<_>>()),
+    }
+}

@@ -1,0 +1,56 @@
+//! How far a result may be from the reference, by op and dtype. One place, with reasons.
+
+use ubique_core::{DType, Op};
+
+/// `|got - wanted| <= absolute + relative · |wanted|`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Tolerance {
+    /// Relative part.
+    pub relative: f64,
+    /// Absolute part.
+    pub absolute: f64,
+}
+
+impl Tolerance {
+    /// The tolerance of an op's output of a dtype.
+    pub fn of(op: &Op, dtype: DType) -> Tolerance {
+        // Half a unit in the last place of the dtype, times a factor.
+        let ulp = match dtype {
+            DType::F64 => f64::EPSILON,
+            DType::F32 => f32::EPSILON as f64,
+            DType::F16 => 9.8e-4,
+            DType::BF16 => 7.9e-3,
+            _ => return Tolerance { relative: 0.0, absolute: 0.0 },
+        };
+        let factor = match op {
+            // Elementary functions: within 2 ulp; f64 ones come from the host's libm, which is as good.
+            Op::Unary(_) | Op::Cast(_) | Op::Fill(_) | Op::Arange(_) | Op::Clamp(_) => 2.0,
+            Op::Binary(_) | Op::BinaryScalar(_) => 2.0,
+            // Moves elements only.
+            Op::View(_) | Op::Contiguous(_) | Op::Concat(_) | Op::Pad(_) | Op::Select(_) | Op::MaskedFill(_) => 0.0,
+            Op::Gather(_) | Op::IndexSelect(_) => 0.0,
+            // Sums of many terms round at each step, and cancel.
+            _ => 40.0,
+        };
+        // Half-precision results are computed in f32 and rounded once: one ulp covers that and the f32 error.
+        let factor = if matches!(dtype, DType::F16 | DType::BF16) { f64::min(factor, 4.0) } else { factor };
+        let smallest = match dtype {
+            DType::F16 => 6e-8,
+            DType::BF16 => 1e-40,
+            DType::F32 => 1e-44,
+            _ => 1e-300,
+        };
+        // Sums near zero have no relative accuracy: their terms are of the order of 1 in the cases.
+        let absolute = if factor > 10.0 {
+            ulp * factor
+        } else if factor > 0.0 {
+            smallest
+        } else {
+            0.0
+        };
+        Tolerance {
+            relative: ulp * factor,
+            absolute: f64::max(absolute, if factor >= 4.0 { ulp * factor } else { absolute }),
+        }
+    }
+}
