@@ -1,10 +1,10 @@
-//! Kernels that only move elements: row-major copies, joining, padding. They work on bit patterns by element size.
+//! Kernels that only move elements: row-major copies and joining. They work on bit patterns by element size.
 
 use std::mem::MaybeUninit;
 
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::{Operand, View};
-use ubique_core::op::concat::{Concat, Pad};
+use ubique_core::op::concat::Concat;
 use ubique_core::{DType, Element, Layout, Result, TensorSpec};
 
 use super::rows::GRAIN;
@@ -83,25 +83,6 @@ pub fn concat(context: &Context, op: &Concat, inputs: &[Operand<'_>], out: &Tens
         }
     }
     with_bits(out.dtype, Go(context, op, inputs, out))
-}
-
-/// An operand with a constant around an axis.
-pub fn pad(context: &Context, op: &Pad, x: &View, out: &TensorSpec) -> Result<Buffer> {
-    struct Go<'a>(&'a Context, &'a Pad, &'a View, &'a TensorSpec);
-    impl WithBits for Go<'_> {
-        type Output = Result<Buffer>;
-        fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
-            let Go(context, op, x, spec) = self;
-            let mut out = Out::<B>::of_bits(&context.pool, spec.shape.elements()?)?;
-            let value = pattern::<B>(op.value, spec.dtype)?;
-            out.filled(value);
-            let inside = Layout::contiguous(spec.shape.clone()).slice(op.axis, op.before, 1, x.shape()[op.axis])?;
-            copy(&context.threads, bits::<B>(x)?, &x.layout, out.uninit(), &inside);
-            // SAFETY: `filled` writes every element.
-            Ok(unsafe { out.finish() })
-        }
-    }
-    with_bits(out.dtype, Go(context, op, x, out))
 }
 
 /// The target of a copy, shared by threads that write disjoint parts of it.

@@ -25,7 +25,7 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
         Op::Fill(_) | Op::Arange(_) | Op::Cast(_) | Op::Contiguous(_) => true,
         Op::Select(_) | Op::MaskedFill(_) | Op::Clamp(_) => true,
         Op::Reduce(reduce) => reduce::supports(reduce, inputs),
-        Op::Concat(_) | Op::Pad(_) => true,
+        Op::Concat(_) => true,
         Op::Gather(_) | Op::Scatter(_) | Op::IndexSelect(_) | Op::IndexAdd(_) => true,
         _ => false,
     }
@@ -49,7 +49,6 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
         (Op::Clamp(op), [x]) => select::clamp(context, op, x).map(Outputs::One),
         (Op::Reduce(op), [x]) => reduce::reduce(context, op, x, &outputs[0]).map(Outputs::One),
         (Op::Concat(op), inputs) => copy::concat(context, op, inputs, &outputs[0]).map(Outputs::One),
-        (Op::Pad(op), [x]) => copy::pad(context, op, x, &outputs[0]).map(Outputs::One),
         (Op::Gather(op), [x, index]) => index::gather(context, op, x, index).map(Outputs::One),
         (Op::Scatter(op), [x, index, source]) => index::scatter(context, op, x, index, source).map(Outputs::One),
         (Op::IndexSelect(op), [x, index]) => index::index_select(context, op, x, index, &outputs[0]).map(Outputs::One),
