@@ -121,31 +121,21 @@ pub fn dot(xs: &[f32], ys: &[f32]) -> f64 {
         type Output = f64;
         #[inline(always)]
         fn run<S: Isa>(self) -> f64 {
+            let mut space = Block::new();
             let mut total = 0.0;
             for (xs, ys) in self.0.chunks(BLOCK).zip(self.1.chunks(BLOCK)) {
-                total += dot_block::<S>(xs, ys) as f64;
+                let products = space.first(xs.len());
+                for ((p, &x), &y) in products.iter_mut().zip(xs).zip(ys) {
+                    p.write(x * y);
+                }
+                // SAFETY: all were written above.
+                total += sum_terms(unsafe { assume_init(products) }, |sum, p| sum + p);
             }
             total
         }
     }
     assert_eq!(xs.len(), ys.len(), "operands differ in length");
     vectorize(Dot(xs, ys))
-}
-
-#[inline(always)]
-fn dot_block<S: Isa>(xs: &[f32], ys: &[f32]) -> f32 {
-    let (x_chunks, x_rest) = xs.as_chunks::<LANES>();
-    let (y_chunks, y_rest) = ys.as_chunks::<LANES>();
-    let mut lanes = [0.0f32; LANES];
-    for (x, y) in x_chunks.iter().zip(y_chunks) {
-        for i in 0..LANES {
-            lanes[i] = S::fma(x[i], y[i], lanes[i]);
-        }
-    }
-    for ((lane, &x), &y) in lanes.iter_mut().zip(x_rest).zip(y_rest) {
-        *lane = S::fma(x, y, *lane);
-    }
-    fold_lanes(&lanes, 0.0, |a, b| a + b, |a, b| a + b)
 }
 
 /// The maximum: NaN if there is one, −∞ of nothing.
