@@ -3,6 +3,7 @@
 //! `UBIQUE_OP=softmax cargo test -p ubique-flex --test cases` checks one op.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ubique_conformance::{Failure, LayoutKind, forward, gradient, gradient_cases, second_order};
 use ubique_core::op::case::Case;
@@ -21,7 +22,8 @@ fn wanted(case: &Case) -> bool {
 fn check(what: &str, cases: Vec<Case>, run: impl Fn(&Case) -> Result<(), Failure>) {
     let (mut passed, mut failures) = (0, BTreeMap::<&str, (usize, String)>::new());
     for case in cases.iter().filter(|c| wanted(c)) {
-        match run(case) {
+        let result = catch_unwind(AssertUnwindSafe(|| run(case).map_err(|failure| failure.to_string())));
+        match result.unwrap_or_else(|_| Err("it panicked".to_owned())) {
             Ok(()) => passed += 1,
             Err(failure) => {
                 let text = || format!("{:?} on {:?}: {failure}", case.op, case.specs());

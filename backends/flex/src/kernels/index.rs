@@ -128,7 +128,7 @@ pub fn index_select(context: &Context, op: &IndexSelect, x: &View, index: &View,
             let mut out = Out::<B>::of_bits(&context.pool, spec.shape.elements()?)?;
             let extent = x.shape()[axis];
             let (_, inner) = around(x.shape(), axis);
-            let data = &bits::<B>(x)?[x.layout.offset()..];
+            let data = bits::<B>(x)?.get(x.layout.offset()..).unwrap_or(&[]);
             let grain = (super::rows::GRAIN / inner.max(1)).max(1);
             context.threads.rows(out.uninit(), inner.max(1), grain, &|first, part| {
                 for (i, row) in part.chunks_mut(inner.max(1)).enumerate() {
@@ -159,6 +159,9 @@ pub fn index_add(context: &Context, op: &IndexAdd, x: &View, index: &View, sourc
             let values = elements::<T>(source)?;
             let (outer, inner) = around(x.shape(), axis);
             let extent = x.shape()[axis];
+            if values.is_empty() || source.layout.elements() == 0 {
+                return edited::<T>(context, x, |_| ());
+            }
             let start = source.layout.offset();
             edited::<T>(context, x, |out| {
                 for o in 0..outer {

@@ -62,6 +62,9 @@ pub fn zip<A: Copy + Sync, B: Copy + Sync, C: Send>(
     target: &mut [MaybeUninit<C>],
     kernel: &(dyn Fn(Operand<'_, A>, Operand<'_, B>, &mut [MaybeUninit<C>]) + Sync),
 ) {
+    if target.is_empty() {
+        return;
+    }
     let (mut extents, [mut sa, mut sb]) = Layout::collapse([&a.layout, &b.layout]);
     if extents.is_empty() {
         extents.push(target.len());
@@ -190,6 +193,9 @@ pub fn map<A: Copy + Sync, C: Send>(
     target: &mut [MaybeUninit<C>],
     kernel: &(dyn Fn(&[A], &mut [MaybeUninit<C>]) + Sync),
 ) {
+    if target.is_empty() {
+        return;
+    }
     if a.layout.is_contiguous() {
         let data = &a.data[a.layout.offset()..][..target.len()];
         let base = Target(target.as_mut_ptr());
