@@ -210,7 +210,7 @@ elements! {
     f32 => F32, |v: f32| Scalar::Float(v as f64), |s: Scalar| s.as_f64() as f32;
     f16 => F16, |v: f16| Scalar::Float(v.to_f64()), |s: Scalar| f16::from_f64(s.as_f64());
     bf16 => BF16, |v: bf16| Scalar::Float(v.to_f64()), |s: Scalar| bf16::from_f64(s.as_f64());
-    i64 => I64, Scalar::Int, |s: Scalar| s.as_i128() as i64;
+    i64 => I64, Scalar::Int, |s: Scalar| s.saturating_i128(DType::I64) as i64;
     i32 => I32, |v: i32| Scalar::Int(v as i64), |s: Scalar| s.saturating_i128(DType::I32) as i32;
     i16 => I16, |v: i16| Scalar::Int(v as i64), |s: Scalar| s.saturating_i128(DType::I16) as i16;
     i8 => I8, |v: i8| Scalar::Int(v as i64), |s: Scalar| s.saturating_i128(DType::I8) as i8;

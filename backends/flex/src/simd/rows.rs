@@ -113,8 +113,11 @@ impl Kernel for Norm<'_> {
         } else {
             (0.0, sum_terms(source, |sum, x| S::fma(x, x, sum)) / source.len() as f64)
         };
-        let (mean, factor) = (mean as f32, (1.0 / (variance + epsilon as f64).sqrt()) as f32);
-        let normal = |x: f32| (x - mean) * factor;
+        let (exact, factor) = (mean, (1.0 / (variance + epsilon as f64).sqrt()) as f32);
+        // The mean in two parts: rounding it to f32 would show where values are large and lie close together.
+        let mean = exact as f32;
+        let rest = (exact - mean as f64) as f32;
+        let normal = |x: f32| ((x - mean) - rest) * factor;
         let pairs = target.iter_mut().zip(source);
         match (scale, shift) {
             (None, None) => pairs.for_each(|(t, &x)| {

@@ -171,9 +171,9 @@ unary! {
     /// Inverse hyperbolic sine.
     Asinh, asinh => Row { name: "asinh", float: libm::asinh, vjp: Some(|x, _, g| (g * (x * x + 1.0).tensor()?.rsqrt()).into()), ..ROW };
     /// Inverse hyperbolic cosine; NaN below 1.
-    Acosh, acosh => Row { name: "acosh", float: libm::acosh, vjp: Some(|x, _, g| (g * (x * x - 1.0).tensor()?.rsqrt()).into()), sample: (1.1, 4.0), ..ROW };
+    Acosh, acosh => Row { name: "acosh", float: f64::acosh, vjp: Some(|x, _, g| (g * (x * x - 1.0).tensor()?.rsqrt()).into()), sample: (1.1, 4.0), ..ROW };
     /// Inverse hyperbolic tangent; NaN outside [-1, 1].
-    Atanh, atanh => Row { name: "atanh", float: libm::atanh, vjp: Some(|x, _, g| (g / (1.0 - x * x)).into()), sample: (-0.9, 0.9), ..ROW };
+    Atanh, atanh => Row { name: "atanh", float: f64::atanh, vjp: Some(|x, _, g| (g / (1.0 - x * x)).into()), sample: (-0.9, 0.9), ..ROW };
     /// Error function, 2/√π ∫₀ˣ e^(-t²) dt.
     Erf, erf => Row { name: "erf", float: libm::erf, vjp: Some(|x, _, g| (g * (x * x).tensor()?.neg()?.exp()? * FRAC_2_SQRT_PI).into()), ..ROW };
     /// Complementary error function, 1 - erf(x), accurate for large x.

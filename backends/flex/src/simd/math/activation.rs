@@ -35,11 +35,17 @@ pub fn silu<S: Isa>(x: f32) -> f32 {
     gate::<S>(x, x)
 }
 
+/// −∞ as the least finite number, whose product with a vanishing factor is the limit −0 instead of NaN.
+#[inline(always)]
+fn finite_below(x: f32) -> f32 {
+    if x < f32::MIN { f32::MIN } else { x }
+}
+
 /// y · sigmoid(x). For negative x that is y·e^x / (1 + e^x), which does not overflow; y goes in before the powers of
 /// two, so that denormal results are rounded once.
 #[inline(always)]
 fn gate<S: Isa>(y: f32, x: f32) -> f32 {
-    let a = x.abs();
+    let (a, y) = (x.abs(), finite_below(y));
     let (p, high, low) = exp_parts_precise::<S>(-at_most(a, VANISHING));
     let low = if a >= VANISHING { 0.0 } else { low };
     let e = p * high * low;
@@ -65,7 +71,7 @@ pub fn gelu<S: Isa>(x: f32) -> f32 {
     let (p, high, low) = exp_parts_precise::<S>(-0.5 * square);
     let low = if vanishes { 0.0 } else { low };
     let ratio = S::poly((a - 3.0) / (a + 3.0), NORMAL_TAIL);
-    let tail = at_most(x, FARTHEST) * (S::fma(p, -0.5 * lost, p) * ratio) * high * low;
+    let tail = finite_below(at_most(x, FARTHEST)) * (S::fma(p, -0.5 * lost, p) * ratio) * high * low;
     if x > 0.0 { x - tail } else { tail }
 }
 
