@@ -5,9 +5,15 @@ pub mod cast;
 pub mod copy;
 pub mod fill;
 pub mod index;
+pub mod lines;
+pub mod pad;
+pub mod radix;
+pub mod random;
 pub mod reduce;
 pub mod rows;
+pub mod scan;
 pub mod select;
+pub mod sort;
 pub mod unary;
 
 use ubique_core::backend::{Operand, Outputs};
@@ -27,6 +33,9 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
         Op::Reduce(reduce) => reduce::supports(reduce, inputs),
         Op::Concat(_) => true,
         Op::Gather(_) | Op::Scatter(_) | Op::IndexSelect(_) | Op::IndexAdd(_) => true,
+        Op::Pad(_) | Op::Sort(_) | Op::TopK(_) | Op::Scan(_) | Op::ArgReduce(_) | Op::Random(_) | Op::Dropout(_) => {
+            true
+        }
         _ => false,
     }
 }
@@ -53,6 +62,13 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
         (Op::Scatter(op), [x, index, source]) => index::scatter(context, op, x, index, source).map(Outputs::One),
         (Op::IndexSelect(op), [x, index]) => index::index_select(context, op, x, index, &outputs[0]).map(Outputs::One),
         (Op::IndexAdd(op), [x, index, source]) => index::index_add(context, op, x, index, source).map(Outputs::One),
+        (Op::Pad(op), [x]) => pad::pad(context, op, x, &outputs[0]).map(Outputs::One),
+        (Op::Sort(op), [x]) => sort::sort(context, op, x, outputs).map(Outputs::Many),
+        (Op::TopK(op), [x]) => sort::topk(context, op, x, outputs).map(Outputs::Many),
+        (Op::Scan(op), [x]) => scan::scan(context, op, x).map(Outputs::One),
+        (Op::ArgReduce(op), [x]) => scan::arg_reduce(context, op, x, &outputs[0]).map(Outputs::One),
+        (Op::Random(op), []) => random::random(context, op).map(Outputs::One),
+        (Op::Dropout(op), [x]) => random::dropout(context, op, x).map(Outputs::One),
         (op, inputs) => {
             Err(Error::backend(format!("flex has no kernel for {} of {} operands", op.name(), inputs.len())))
         }

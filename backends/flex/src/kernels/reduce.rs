@@ -17,7 +17,7 @@ pub fn supports(_op: &Reduce, _inputs: &[TensorSpec]) -> bool {
 }
 
 /// How elements of one type are reduced.
-trait Fold: Element {
+pub trait Fold: Element {
     /// What partial results are kept in.
     type Wide: Copy + Send + Sync;
     /// The result of no elements.
