@@ -1,11 +1,18 @@
 //! The kernels, by op: which ops and dtypes there are kernels for, and the way to each.
 
+pub mod activation;
+pub mod attention;
+pub mod batch_norm;
 pub mod binary;
 pub mod cast;
 pub mod copy;
+pub mod cross_entropy;
 pub mod fill;
+pub mod fused;
 pub mod index;
+pub mod layer_norm;
 pub mod lines;
+pub mod optimizer;
 pub mod pad;
 pub mod radix;
 pub mod random;
@@ -13,12 +20,14 @@ pub mod reduce;
 pub mod rows;
 pub mod scan;
 pub mod select;
+pub mod softmax;
 pub mod sort;
+pub mod statistics;
 pub mod unary;
 
 use ubique_core::backend::{Operand, Outputs};
 use ubique_core::op::Op;
-use ubique_core::{Error, Result, TensorSpec};
+use ubique_core::{Result, TensorSpec};
 
 use crate::executor::Context;
 
@@ -36,7 +45,7 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
         Op::Pad(_) | Op::Sort(_) | Op::TopK(_) | Op::Scan(_) | Op::ArgReduce(_) | Op::Random(_) | Op::Dropout(_) => {
             true
         }
-        _ => false,
+        op => fused::supports(op, inputs),
     }
 }
 
@@ -69,8 +78,6 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
         (Op::ArgReduce(op), [x]) => scan::arg_reduce(context, op, x, &outputs[0]).map(Outputs::One),
         (Op::Random(op), []) => random::random(context, op).map(Outputs::One),
         (Op::Dropout(op), [x]) => random::dropout(context, op, x).map(Outputs::One),
-        (op, inputs) => {
-            Err(Error::backend(format!("flex has no kernel for {} of {} operands", op.name(), inputs.len())))
-        }
+        (op, inputs) => fused::execute(context, op, inputs, outputs),
     }
 }

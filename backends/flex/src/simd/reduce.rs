@@ -80,12 +80,37 @@ pub(super) fn sum_exp<S: Isa>(xs: &[f32], shift: f32) -> f64 {
 #[inline(always)]
 pub(super) fn moments<S: Isa>(xs: &[f32]) -> (f64, f64) {
     let count = xs.len() as f64;
-    let mean = sum_terms(xs, |sum, x| sum + x) / count;
-    let center = mean as f32;
-    let squares = sum_terms(xs, |sum, x| S::fma(x - center, x - center, sum));
-    // The center is the mean up to rounding; that offset's square is part of each squared deviation.
-    let offset = mean - center as f64;
-    (mean, squares / count - offset * offset)
+    let center = (sum_terms(xs, |sum, x| sum + x) / count) as f32;
+    let (sum, squares) = deviations::<S>(xs, center);
+    // The center is the mean up to rounding, of the sum too: what it lacks is the mean of the deviations from it, whose
+    // square is part of each squared deviation.
+    let offset = sum / count;
+    (center as f64 + offset, squares / count - offset * offset)
+}
+
+/// The sum of the deviations from `center`, and that of their squares.
+#[inline(always)]
+fn deviations<S: Isa>(xs: &[f32], center: f32) -> (f64, f64) {
+    let (mut sum, mut squares) = (0.0, 0.0);
+    for block in xs.chunks(BLOCK) {
+        let (mut sums, mut square_sums) = ([0f32; LANES], [0f32; LANES]);
+        let (chunks, rest) = block.as_chunks::<LANES>();
+        for chunk in chunks {
+            for i in 0..LANES {
+                let deviation = chunk[i] - center;
+                sums[i] += deviation;
+                square_sums[i] = S::fma(deviation, deviation, square_sums[i]);
+            }
+        }
+        for (i, x) in rest.iter().enumerate() {
+            let deviation = x - center;
+            sums[i] += deviation;
+            square_sums[i] = S::fma(deviation, deviation, square_sums[i]);
+        }
+        sum += fold_lanes(&sums, 0.0f32, |a, b| a + b, |a, b| a + b) as f64;
+        squares += fold_lanes(&square_sums, 0.0f32, |a, b| a + b, |a, b| a + b) as f64;
+    }
+    (sum, squares)
 }
 
 /// The sum of the elements; round it to `f32`, or go on adding.
