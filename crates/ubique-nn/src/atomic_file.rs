@@ -1,10 +1,10 @@
 //! Writes a file whole or not at all, so that a crash or a full disk never leaves half a checkpoint under its name.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use ubique_core::{Error, Result};
 
 /// Gives `fill` a writer, and puts what it wrote under `path` in one step, replacing what was there.
 ///
@@ -14,22 +14,22 @@ use anyhow::{Context, Result, anyhow, bail};
 ///
 /// # Errors
 /// Whatever `fill` returns, and any failure of the file system; the message begins with `path`.
-pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    try_write(path, fill).with_context(|| format!("{}: cannot write", path.display()))
+pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    try_write(path, fill).map_err(|e| Error::io(format_args!("{}: cannot write", path.display()), e))
 }
 
-fn try_write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+fn try_write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => bail!("it is a directory"),
+        Ok(meta) if meta.is_dir() => Err(io::Error::other("it is a directory")),
         Ok(meta) if !meta.is_file() => fill_and_flush(&OpenOptions::new().write(true).open(path)?, fill),
         Ok(meta) => replace(&fs::canonicalize(path)?, Some(&meta), fill),
         Err(error) if error.kind() == ErrorKind::NotFound => replace(path, None, fill),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
 }
 
-fn replace(path: &Path, old: Option<&Metadata>, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let name = path.file_name().context("the path has no file name")?.to_string_lossy();
+fn replace(path: &Path, old: Option<&Metadata>, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("the path has no file name"))?.to_string_lossy();
     let dir = directory_of(path);
     let mut builder = tempfile::Builder::new();
     let prefix = format!(".{name}.");
@@ -38,18 +38,17 @@ fn replace(path: &Path, old: Option<&Metadata>, fill: impl FnOnce(&mut dyn Write
     if let Some(permissions) = old.map(Metadata::permissions).or(default) {
         builder.permissions(permissions);
     }
-    let temporary = builder.tempfile_in(&dir).with_context(|| format!("no new file in {}", dir.display()))?;
+    let temporary = builder.tempfile_in(&dir)?;
     fill_and_flush(temporary.as_file(), fill)?;
     temporary.as_file().sync_all()?;
-    temporary.persist(path).map_err(|failure| anyhow!(failure.error))?;
+    temporary.persist(path).map_err(|failure| failure.error)?;
     sync_directory(&dir)
 }
 
-fn fill_and_flush(file: &File, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+fn fill_and_flush(file: &File, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut writer = BufWriter::new(file);
     fill(&mut writer)?;
-    writer.flush()?;
-    Ok(())
+    writer.flush()
 }
 
 fn directory_of(path: &Path) -> PathBuf {
@@ -73,12 +72,12 @@ fn default_permissions() -> Option<fs::Permissions> {
 
 /// Makes the rename itself survive a power cut.
 #[cfg(unix)]
-fn sync_directory(dir: &Path) -> Result<()> {
-    File::open(dir)?.sync_all().with_context(|| format!("cannot flush the directory {}", dir.display()))
+fn sync_directory(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
 }
 
 #[cfg(not(unix))]
-fn sync_directory(_dir: &Path) -> Result<()> {
+fn sync_directory(_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     fn put(path: &Path, bytes: &'static [u8]) -> Result<()> {
-        write(path, |out| Ok(out.write_all(bytes)?))
+        write(path, |out| out.write_all(bytes))
     }
 
     fn names(dir: &Path) -> Vec<String> {
@@ -115,10 +114,10 @@ mod tests {
         put(&path, b"good").unwrap();
         let error = write(&path, |out| {
             out.write_all(&[0; 100_000])?;
-            bail!("out of ideas")
+            Err(io::Error::other("out of ideas"))
         })
         .unwrap_err();
-        assert_eq!(format!("{error:#}"), format!("{}: cannot write: out of ideas", path.display()));
+        assert_eq!(error.to_string(), format!("{}: cannot write: out of ideas", path.display()));
         assert_eq!(fs::read(&path).unwrap(), b"good");
         assert_eq!(names(dir.path()), ["model.bin"]);
     }
@@ -137,7 +136,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for path in [dir.path().join("no/such/dir/file"), dir.path().to_path_buf(), PathBuf::from("")] {
             let error = put(&path, b"x").unwrap_err();
-            assert!(format!("{error:#}").starts_with(&format!("{}: cannot write: ", path.display())), "{error:#}");
+            assert!(error.to_string().starts_with(&format!("{}: cannot write: ", path.display())), "{error}");
         }
     }
 
