@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ubique_conformance::{Failure, LayoutKind, forward, gradient, gradient_cases, second_order};
+use ubique_conformance::{Failure, LayoutKind, decomposition, forward, gradient, gradient_cases, second_order};
 use ubique_core::op::case::Case;
 use ubique_core::{Device, Op};
 use ubique_flex as _;
@@ -44,6 +44,12 @@ fn values() {
     for layout in LayoutKind::ALL {
         check(&format!("values, {layout:?}"), Op::cases(), |case| forward(&device, case, layout));
     }
+}
+
+#[test]
+fn decompositions() {
+    let device = device();
+    check("decompositions", Op::cases(), |case| decomposition(&device, case));
 }
 
 #[test]

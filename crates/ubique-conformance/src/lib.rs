@@ -13,9 +13,9 @@ pub use gradients::{gradient, gradient_cases, second_order};
 pub use layouts::LayoutKind;
 pub use tolerance::Tolerance;
 
-use ubique_core::op::case::Case;
+use ubique_core::op::case::{Case, Fill, Input};
 use ubique_core::op::reference::RefTensor;
-use ubique_core::{Device, Dispatch, Result, Tensor, TensorSpec};
+use ubique_core::{DType, Device, Dispatch, Result, Tensor, TensorSpec};
 
 /// Why a case failed.
 #[derive(Debug)]
@@ -49,17 +49,48 @@ impl From<ubique_core::Error> for Failure {
 /// # Errors
 /// How they differ, or what failed.
 pub fn forward(device: &Device, case: &Case, layout: LayoutKind) -> Result<(), Failure> {
+    check(device, case, layout, |dtype| Tolerance::of(&case.op, dtype), |tensors| run(case, device, tensors))
+}
+
+/// Runs what a case's op decomposes into, whether or not the device has a kernel for the op itself, and compares every
+/// output with the reference: whether it means the same, not how it rounds. So half precision is left out, which is
+/// rounded after every step, and infinities, which may meet on the way.
+///
+/// # Errors
+/// How they differ, or what failed.
+pub fn decomposition(device: &Device, case: &Case) -> Result<(), Failure> {
+    let skip = |i: &Input| matches!(i.spec.dtype, DType::F16 | DType::BF16) || matches!(i.values, Fill::Special);
+    if case.inputs.iter().any(skip) {
+        return Ok(());
+    }
+    let tolerance = |dtype: DType| match dtype.is_float() {
+        true => Tolerance { relative: 1e-3, absolute: 1e-5 },
+        false => Tolerance::of(&case.op, dtype),
+    };
+    check(device, case, LayoutKind::Contiguous, tolerance, |tensors| match case.op.rule().decompose(tensors)? {
+        Some(outputs) => Ok(outputs),
+        None => run(case, device, tensors),
+    })
+}
+
+fn check(
+    device: &Device,
+    case: &Case,
+    layout: LayoutKind,
+    tolerance: impl Fn(DType) -> Tolerance,
+    run: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<(), Failure> {
     let specs = case.op.infer(&case.specs())?;
     let operands = case.operands();
     let wanted = case.op.rule().reference(&operands, specs.as_slice())?;
     let tensors = operands.iter().map(|o| layout.tensor(o, device)).collect::<Result<Vec<_>>>()?;
-    let outputs = run(case, device, &tensors)?;
+    let outputs = run(&tensors)?;
     for ((output, wanted), spec) in outputs.iter().zip(&wanted).zip(specs.as_slice()) {
         if output.spec() != *spec {
             return Err(Failure::Spec(output.spec(), spec.clone()));
         }
         let got = RefTensor::from_host(&output.to_host()?);
-        compare(&got, wanted, Tolerance::of(&case.op, spec.dtype)).map_err(Failure::Values)?;
+        compare(&got, wanted, tolerance(spec.dtype)).map_err(Failure::Values)?;
     }
     Ok(())
 }

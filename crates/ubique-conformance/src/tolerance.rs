@@ -13,15 +13,8 @@ pub struct Tolerance {
 }
 
 /// Activations made of several elementary functions.
-const COMPOSED: [Unary; 7] = [
-    Unary::Silu,
-    Unary::Mish,
-    Unary::Gelu,
-    Unary::GeluTanh,
-    Unary::Selu,
-    Unary::Softplus,
-    Unary::LogSigmoid,
-];
+const COMPOSED: [Unary; 7] =
+    [Unary::Silu, Unary::Mish, Unary::Gelu, Unary::GeluTanh, Unary::Selu, Unary::Softplus, Unary::LogSigmoid];
 
 impl Tolerance {
     /// The tolerance of an op's output of a dtype.
@@ -44,6 +37,9 @@ impl Tolerance {
             // Moves elements only.
             Op::View(_) | Op::Contiguous(_) | Op::Concat(_) | Op::Pad(_) | Op::Select(_) | Op::MaskedFill(_) => 0.0,
             Op::Gather(_) | Op::IndexSelect(_) => 0.0,
+            // Sums of hundreds of products of up to 4 each.
+            Op::Matmul(_) | Op::Linear(_) => 200.0,
+            Op::Conv(_) | Op::ConvTranspose(_) | Op::ConvBackwardWeight(_) => 200.0,
             // Sums of many terms round at each step, and cancel.
             _ => 40.0,
         };

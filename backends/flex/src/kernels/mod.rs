@@ -5,15 +5,22 @@ pub mod attention;
 pub mod batch_norm;
 pub mod binary;
 pub mod cast;
+pub mod conv;
+pub mod conv_weight;
 pub mod copy;
+mod correlate;
 pub mod cross_entropy;
 pub mod fill;
+mod float;
 pub mod fused;
 pub mod index;
 pub mod layer_norm;
 pub mod lines;
+pub mod matmul;
 pub mod optimizer;
 pub mod pad;
+pub mod pool;
+mod product;
 pub mod radix;
 pub mod random;
 pub mod reduce;
@@ -25,7 +32,7 @@ pub mod sort;
 pub mod statistics;
 pub mod unary;
 
-use ubique_core::backend::{Operand, Outputs};
+use ubique_core::backend::{Operand, Outputs, View};
 use ubique_core::op::Op;
 use ubique_core::{Result, TensorSpec};
 
@@ -45,6 +52,11 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
         Op::Pad(_) | Op::Sort(_) | Op::TopK(_) | Op::Scan(_) | Op::ArgReduce(_) | Op::Random(_) | Op::Dropout(_) => {
             true
         }
+        Op::Matmul(_) | Op::Linear(_) => true,
+        Op::Conv(op) => conv::supports(&op.windows, inputs),
+        Op::ConvTranspose(op) => conv::supports(&op.windows, inputs),
+        Op::ConvBackwardWeight(op) => conv::supports(&op.windows, inputs),
+        Op::MaxPool(_) | Op::MaxPoolBackward(_) | Op::AvgPool(_) | Op::AvgPoolBackward(_) => pool::supports(inputs),
         op => fused::supports(op, inputs),
     }
 }
@@ -78,6 +90,24 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
         (Op::ArgReduce(op), [x]) => scan::arg_reduce(context, op, x, &outputs[0]).map(Outputs::One),
         (Op::Random(op), []) => random::random(context, op).map(Outputs::One),
         (Op::Dropout(op), [x]) => random::dropout(context, op, x).map(Outputs::One),
+        (Op::Matmul(_), [a, b]) => matmul::matmul(context, a, b, &outputs[0]).map(Outputs::One),
+        (Op::Linear(_), inputs) => matmul::linear(context, &views(inputs), &outputs[0]).map(Outputs::One),
+        (Op::Conv(op), inputs) => conv::conv(context, op, &views(inputs), &outputs[0]).map(Outputs::One),
+        (Op::ConvTranspose(op), inputs) => {
+            conv::conv_transpose(context, op, &views(inputs), &outputs[0]).map(Outputs::One)
+        }
+        (Op::ConvBackwardWeight(op), [x, g]) => {
+            conv_weight::conv_backward_weight(context, op, x, g, &outputs[0]).map(Outputs::One)
+        }
+        (Op::MaxPool(op), [x]) => pool::max_pool(context, op, x, outputs),
+        (Op::MaxPoolBackward(op), [x, g]) => pool::max_pool_backward(context, op, x, g).map(Outputs::One),
+        (Op::AvgPool(op), [x]) => pool::avg_pool(context, op, x, &outputs[0]).map(Outputs::One),
+        (Op::AvgPoolBackward(op), [g]) => pool::avg_pool_backward(context, op, g, &outputs[0]).map(Outputs::One),
         (op, inputs) => fused::execute(context, op, inputs, outputs),
     }
+}
+
+/// The operands of an op that takes a varying number of them.
+fn views<'a>(inputs: &'a [Operand<'_>]) -> Vec<&'a View> {
+    inputs.iter().map(|x| &**x).collect()
 }

@@ -10,6 +10,6 @@ mod isa;
 pub mod math;
 pub mod reduce;
 pub mod rows;
-mod uninit;
+pub mod uninit;
 
 pub use isa::{Isa, Kernel, Level, Portable, Real, vectorize, vectorize_with};

@@ -54,7 +54,7 @@ pub(super) fn samples(case: impl Fn(&Sample, DType, bool) -> Case) -> Vec<Case> 
         sample([2, 3, 3, 3], &[5, 4], &[3, 3], &[window(1, 1, 1), window(1, 1, 1)]),
         sample([1, 2, 4, 2], &[7, 7], &[3, 3], &[window(2, 1, 1), window(2, 1, 1)]),
         sample([1, 3, 2, 1], &[5, 5], &[1, 1], &[window(3, 0, 1), window(2, 0, 1)]),
-        sample([2, 5, 9, 1], &[4, 4], &[1, 1], &[window(1, 0, 1), window(1, 0, 1)]),
+        sample([2, 5, 9, 1], &[3, 7], &[1, 1], &[window(1, 0, 1), window(1, 0, 1)]),
         sample([0, 2, 2, 1], &[3, 3], &[2, 2], &[window(1, 0, 1), window(1, 0, 1)]),
         sample([1, 2, 0, 1], &[3, 3], &[2, 2], &[window(1, 0, 1), window(1, 0, 1)]),
         sample([1, 2, 3, 1], &[3, 4, 5], &[2, 3, 2], &[window(1, 1, 1), window(2, 1, 1), window(1, 0, 2)]),
