@@ -1,2 +1,11 @@
 //! The `ubique` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use ubique_cli::commands::Cli;
+use ubique_cli::output;
+
+fn main() -> ExitCode {
+    output::exit(Cli::parse().run())
+}

@@ -1,0 +1,73 @@
+//! The command line: what can be asked for, and where each answer is worked out.
+
+mod bench;
+mod devices;
+mod predict;
+mod train;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use ubique::Device;
+use ubique::dispatch::Selection;
+
+use crate::output::{Outcome, Output};
+
+/// Tensors on any device: list devices, train and use a small network, measure speed.
+#[derive(Parser, Debug)]
+#[command(name = "ubique", version, about)]
+pub struct Cli {
+    /// Results as JSON on standard output, one object a line; progress stays on standard error.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List every backend and device, usable or not, and why not.
+    Devices,
+    /// Train a small convolutional network on Fashion-MNIST.
+    Train(train::Train),
+    /// Classify PNG images with a trained network.
+    Predict(predict::Predict),
+    /// Measure this machine's devices on standard work.
+    Bench(bench::Bench),
+}
+
+/// The choice of a device, the same for every command.
+#[derive(Args, Debug)]
+struct OnDevice {
+    /// A device name such as auto, cpu, flex:0 or flex?threads=2.
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// How many threads a CPU device may use [default: all].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+}
+
+impl OnDevice {
+    fn open(&self) -> Result<Device> {
+        let mut selection: Selection = self.device.parse()?;
+        if let Some(threads) = self.threads {
+            selection.options.threads = Some(threads.into());
+        }
+        Ok(Device::new(&selection.to_string())?)
+    }
+}
+
+impl Cli {
+    /// Does what was asked for.
+    ///
+    /// # Errors
+    /// Why it could not be done.
+    pub fn run(self) -> Result<Outcome> {
+        let mut output = Output::stdout(self.json);
+        match self.command {
+            Command::Devices => devices::run(&mut output),
+            Command::Train(train) => train.run(&mut output),
+            Command::Predict(predict) => predict.run(&mut output),
+            Command::Bench(bench) => bench.run(&mut output),
+        }
+    }
+}
