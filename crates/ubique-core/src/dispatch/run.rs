@@ -58,7 +58,9 @@ impl Arg<'_> {
     }
 }
 
-/// Room for the specs of the operands of almost every op.
+/// Room for the operands of almost every op. Handed on by reference and drained at the end: moving it costs.
+type Args<'a> = SmallVec<[Arg<'a>; 3]>;
+/// Their specs.
 type InputSpecs = SmallVec<[TensorSpec; 3]>;
 
 /// Runs an op that has one output.
@@ -67,8 +69,7 @@ type InputSpecs = SmallVec<[TensorSpec; 3]>;
 /// See [`crate::dispatch::Dispatch::run`].
 #[inline]
 pub fn call<const N: usize>(op: Op, args: [Arg<'_>; N]) -> Result<Tensor> {
-    let args: SmallVec<[Arg<'_>; 3]> = args.into_iter().collect();
-    single(&op, dispatch(&op, args)?)
+    single(&op, dispatch(&op, &mut args.into_iter().collect())?)
 }
 
 /// Runs an op on borrowed operands.
@@ -76,8 +77,7 @@ pub fn call<const N: usize>(op: Op, args: [Arg<'_>; N]) -> Result<Tensor> {
 /// # Errors
 /// See [`crate::dispatch::Dispatch::run`].
 pub fn call_many(op: Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
-    let args = inputs.iter().map(|t| Arg::Ref(t)).collect();
-    Ok(dispatch(&op, args)?.into_vec())
+    Ok(dispatch(&op, &mut inputs.iter().map(|t| Arg::Ref(t)).collect())?.into_vec())
 }
 
 /// Runs an op on borrowed operands that has one output.
@@ -85,8 +85,7 @@ pub fn call_many(op: Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
 /// # Errors
 /// See [`crate::dispatch::Dispatch::run`].
 pub fn call_list(op: Op, inputs: &[&Tensor]) -> Result<Tensor> {
-    let args = inputs.iter().map(|t| Arg::Ref(t)).collect();
-    single(&op, dispatch(&op, args)?)
+    single(&op, dispatch(&op, &mut inputs.iter().map(|t| Arg::Ref(t)).collect())?)
 }
 
 /// Runs an op that has several outputs and may reuse the memory of its operands.
@@ -94,7 +93,7 @@ pub fn call_list(op: Op, inputs: &[&Tensor]) -> Result<Tensor> {
 /// # Errors
 /// See [`crate::dispatch::Dispatch::run`].
 pub fn call_owned<const N: usize>(op: Op, args: [Arg<'_>; N]) -> Result<Vec<Tensor>> {
-    Ok(dispatch(&op, args.into_iter().collect())?.into_vec())
+    Ok(dispatch(&op, &mut args.into_iter().collect())?.into_vec())
 }
 
 /// Runs an op without operands.
@@ -104,10 +103,10 @@ pub fn call_owned<const N: usize>(op: Op, args: [Arg<'_>; N]) -> Result<Vec<Tens
 pub fn create(op: impl Into<Op>, device: &Device) -> Result<Tensor> {
     let op = op.into();
     if layer::active() {
-        let outputs = layer::through(&op, &[], &|_| Ok(perform(&op, device, SmallVec::new())?.into_vec()))?;
+        let outputs = layer::through(&op, &[], &|_| Ok(perform(&op, device, &mut Args::new())?.into_vec()))?;
         return single(&op, Several::Many(outputs));
     }
-    single(&op, perform(&op, device, SmallVec::new())?)
+    single(&op, perform(&op, device, &mut Args::new())?)
 }
 
 #[inline]
@@ -119,17 +118,17 @@ fn single(op: &Op, outputs: Several<Tensor>) -> Result<Tensor> {
     }
 }
 
-fn dispatch(op: &Op, args: SmallVec<[Arg<'_>; 3]>) -> Result<Several<Tensor>> {
+fn dispatch(op: &Op, args: &mut Args<'_>) -> Result<Several<Tensor>> {
     if layer::active() {
-        let inputs: Vec<Tensor> = args.into_iter().map(Arg::into_tensor).collect();
+        let inputs: Vec<Tensor> = args.drain(..).map(Arg::into_tensor).collect();
         let run = |inputs: &[Tensor]| {
-            let args: SmallVec<[Arg<'_>; 3]> = inputs.iter().map(Arg::Ref).collect();
+            let mut args: Args<'_> = inputs.iter().map(Arg::Ref).collect();
             let device = common_device(op, &args)?;
-            Ok(perform(op, &device, args)?.into_vec())
+            Ok(perform(op, &device, &mut args)?.into_vec())
         };
         return Ok(Several::Many(layer::through(op, &inputs, &run)?));
     }
-    let device = common_device(op, &args)?;
+    let device = common_device(op, args)?;
     perform(op, &device, args)
 }
 
@@ -155,7 +154,7 @@ fn common_device(op: &Op, args: &[Arg<'_>]) -> Result<Device> {
 }
 
 /// Everything from shape inference to the recorded gradient, on a known device.
-fn perform(op: &Op, device: &Device, args: SmallVec<[Arg<'_>; 3]>) -> Result<Several<Tensor>> {
+fn perform(op: &Op, device: &Device, args: &mut Args<'_>) -> Result<Several<Tensor>> {
     let rule = op.rule();
     let inputs: InputSpecs = args.iter().map(|a| a.tensor().spec()).collect();
     let outputs = op.infer(&inputs).map_err(|e| e.with_device(device.name()))?;
@@ -164,31 +163,20 @@ fn perform(op: &Op, device: &Device, args: SmallVec<[Arg<'_>; 3]>) -> Result<Sev
         return compute(op, device, args, &inputs, outputs);
     }
     match rule.gradient() {
-        Gradient::None => compute(op, device, detached(args), &inputs, outputs),
+        Gradient::None => compute(op, device, args, &inputs, outputs),
         Gradient::Decomposition => {
-            let tensors: Vec<Tensor> = args.into_iter().map(Arg::into_tensor).collect();
+            let tensors: Vec<Tensor> = args.drain(..).map(Arg::into_tensor).collect();
             device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
             rule.decompose(&tensors)?.map(Several::Many).ok_or_else(|| {
                 Error::gradient("has neither a gradient nor a decomposition").with_op(op.name(), &inputs)
             })
         }
         Gradient::Own => {
-            let recording = Recording::new(op, device, &args);
-            let results = compute(op, device, detached(args), &inputs, outputs)?;
+            let recording = Recording::new(op, device, args);
+            let results = compute(op, device, args, &inputs, outputs)?;
             Ok(recording.finish(results))
         }
     }
-}
-
-/// The operands without their gradient nodes, so that inner ops are not recorded.
-fn detached<'a>(args: SmallVec<[Arg<'a>; 3]>) -> SmallVec<[Arg<'a>; 3]> {
-    args.into_iter()
-        .map(|arg| match arg {
-            Arg::Ref(tensor) if !tensor.is_tracked() => Arg::Ref(tensor),
-            Arg::Ref(tensor) => Arg::Own(tensor.detach()),
-            Arg::Own(tensor) => Arg::Own(tensor.into_detached()),
-        })
-        .collect()
 }
 
 /// The results, without recording.
@@ -196,7 +184,7 @@ fn detached<'a>(args: SmallVec<[Arg<'a>; 3]>) -> SmallVec<[Arg<'a>; 3]> {
 fn compute(
     op: &Op,
     device: &Device,
-    args: SmallVec<[Arg<'_>; 3]>,
+    args: &mut Args<'_>,
     inputs: &InputSpecs,
     outputs: Specs,
 ) -> Result<Several<Tensor>> {
@@ -209,7 +197,7 @@ fn compute(
     if executor.supports(op, inputs) == Support::Native {
         device.opened.native.fetch_add(1, Ordering::Relaxed);
         let mut operands: SmallVec<[Operand<'_>; 3]> = args
-            .into_iter()
+            .drain(..)
             .map(|arg| match arg {
                 Arg::Ref(tensor) => Operand::Ref(tensor.view()),
                 Arg::Own(tensor) => Operand::Own(tensor.into_view()),
@@ -218,7 +206,8 @@ fn compute(
         let buffers = executor.execute(op, &mut operands, outputs.as_slice()).map_err(fail)?;
         return wrap(device, buffers, outputs);
     }
-    let tensors: Vec<Tensor> = args.into_iter().map(Arg::into_tensor).collect();
+    // Without their gradient nodes, so that the inner ops are not recorded: the op as a whole is.
+    let tensors: Vec<Tensor> = args.drain(..).map(|arg| arg.into_tensor().into_detached()).collect();
     if let Some(results) = rule.decompose(&tensors)? {
         device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
         return Ok(Several::Many(results));
@@ -248,16 +237,16 @@ fn wrap(device: &Device, buffers: Several<crate::backend::buffer::Buffer>, outpu
 }
 
 /// A view op: the same buffer under another layout, after a copy where strides cannot express it.
-fn look(op: &Op, device: &Device, args: SmallVec<[Arg<'_>; 3]>) -> Result<Tensor> {
+fn look(op: &Op, device: &Device, args: &mut Args<'_>) -> Result<Tensor> {
     let rule = op.rule();
     let mut input =
-        args.into_iter().next().map(Arg::into_tensor).ok_or_else(|| Error::value("a view needs an operand"))?;
+        args.drain(..).next().map(Arg::into_tensor).ok_or_else(|| Error::value("a view needs an operand"))?;
     let layout = match rule.view(input.layout())? {
         Some(layout) => layout,
         None => {
-            let copy = SmallVec::from_iter([Arg::Ref(&input)]);
-            let specs = InputSpecs::from_iter([input.spec()]);
-            let results = compute(&Op::Contiguous(Contiguous), device, copy, &specs, input.spec().into())?;
+            let (mut copy, specs) = (Args::from_iter([Arg::Ref(&input)]), InputSpecs::from_iter([input.spec()]));
+            let results = compute(&Op::Contiguous(Contiguous), device, &mut copy, &specs, input.spec().into())?;
+            drop(copy);
             input = single(op, results)?;
             rule.view(input.layout())?
                 .ok_or_else(|| Error::backend(format!("{} of a row-major tensor is no view", op.name())))?
