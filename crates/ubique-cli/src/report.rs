@@ -4,7 +4,7 @@ mod chart;
 mod confusion;
 mod page;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use confusion::Confusion;
 pub use page::html;
@@ -44,7 +44,7 @@ pub struct Fact {
 }
 
 /// Losses (mean per image) and accuracies (0 to 1) after one epoch.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Epoch {
     /// Mean loss over the training images.
     pub train_loss: f64,

@@ -56,7 +56,7 @@ impl Predict {
         model.eval()?;
         let polarity = if self.invert { Polarity::DarkOnLight } else { Polarity::LightOnDark };
         for path in &self.images {
-            let image = read_png(path, polarity)?.fit_square(SIDE as u32);
+            let image = read_png(path, polarity)?.fit_square(SIDE as u32)?;
             let pixels: Vec<f32> = image.pixels().iter().map(|&p| p as f32 / 255.0).collect();
             let x = Tensor::from_vec(pixels, [1, 1, SIDE, SIDE], &device)?;
             let logits = no_grad(&model, || model.forward(&x))?;

@@ -1,6 +1,5 @@
 //! `ubique train`: trains the network on Fashion-MNIST, keeps checkpoints, and writes a report.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 

@@ -141,7 +141,7 @@ fn cnn(device: &Device) -> Result<Sequential> {
         .apply(pool)
         .add(Conv2d::new(16, 32, [3, 3], same, device)?)
         .apply(pool)
-        .add(Flatten)
+        .add(Flatten::default())
         .add(Linear::new(32 * 49, 10, device)?))
 }
 
