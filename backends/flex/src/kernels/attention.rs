@@ -12,8 +12,11 @@ use crate::executor::Context;
 use crate::memory::{Out, elements};
 use crate::simd::rows;
 
-/// Queries whose scores are computed together.
-const QUERIES: usize = 64;
+/// How many queries' scores are computed together: many, because keys and values are packed anew for each block, but so
+/// few that scores and weights stay in the second-level cache.
+fn block_queries(keys: usize) -> usize {
+    (65_536 / keys.max(1)).clamp(32, 128)
+}
 
 /// Matrices of one operand: where each batch's begins, and the strides within.
 struct Matrices<'a, T> {
@@ -108,16 +111,17 @@ pub fn attention(context: &Context, op: &Attention, inputs: &[Operand<'_>], out:
     let mut result = Out::<f32>::new(&context.pool, out.shape.elements()?)?;
     let target = result.filled(0.0);
     if !target.is_empty() && *keys > 0 {
+        let size = block_queries(*keys);
         let slabs = target.chunks_mut(queries * value_width).enumerate();
         let blocks = slabs.flat_map(|(batch, slab)| {
-            let parts = slab.chunks_mut(QUERIES * value_width).enumerate();
-            parts.map(move |(number, part)| (batch, number * QUERIES, part))
+            let parts = slab.chunks_mut(size * value_width).enumerate();
+            parts.map(move |(number, part)| (batch, number * size, part))
         });
         let mut blocks: Vec<_> = blocks.collect();
-        let work = QUERIES * keys * (width + value_width);
+        let work = size * keys * (width + value_width);
         context.threads.rows(&mut blocks, 1, (1 << 18) / work.max(1) + 1, &|_, blocks| {
-            let mut scores = vec![0f32; QUERIES * keys];
-            let mut weights = vec![MaybeUninit::new(0f32); *keys];
+            let mut scores = vec![0f32; size * keys];
+            let mut weights = vec![MaybeUninit::uninit(); size * keys];
             for (batch, first, part) in blocks {
                 job.block(*batch, *first, part, &mut scores, &mut weights);
             }
@@ -128,13 +132,20 @@ pub fn attention(context: &Context, op: &Attention, inputs: &[Operand<'_>], out:
 }
 
 impl Job<'_> {
-    /// The results of up to [`QUERIES`] queries from `first` on.
-    fn block(&self, batch: usize, first: usize, part: &mut [f32], scores: &mut [f32], space: &mut [MaybeUninit<f32>]) {
+    /// The results of a block of queries from `first` on.
+    fn block(
+        &self,
+        batch: usize,
+        first: usize,
+        part: &mut [f32],
+        scores: &mut [f32],
+        weights: &mut [MaybeUninit<f32>],
+    ) {
         let Extents { keys, width, value_width, .. } = self.extents;
         let count = part.len() / value_width;
         // Nothing in the block looks further than its last query.
         let keys = if self.causal { keys.min(first + count) } else { keys };
-        let scores = &mut scores[..count * keys];
+        let (scores, weights) = (&mut scores[..count * keys], &mut weights[..count * keys]);
         // SAFETY: scores hold count × keys elements; `Matrices::check` has made sure that queries first to first + count
         // and the first `keys` keys lie in their buffers with these strides.
         unsafe {
@@ -160,10 +171,10 @@ impl Job<'_> {
                 Parallelism::None,
             );
         }
-        for (i, row) in scores.chunks_mut(keys).enumerate() {
-            self.weigh(batch, first + i, row, space);
+        for (i, (row, weights)) in scores.chunks_mut(keys).zip(weights.chunks_mut(keys)).enumerate() {
+            self.weigh(batch, first + i, row, weights);
         }
-        // SAFETY: scores as above; the part holds count × value_width elements; the values lie in their buffer.
+        // SAFETY: `weigh` has initialised the count × keys weights; the part holds count × value_width elements; the values lie in their buffer.
         unsafe {
             gemm(
                 count,
@@ -173,7 +184,7 @@ impl Job<'_> {
                 1,
                 value_width as isize,
                 false,
-                scores.as_ptr(),
+                weights.as_ptr().cast(),
                 1,
                 keys as isize,
                 self.v.pointer(batch, 0),
@@ -189,30 +200,26 @@ impl Job<'_> {
         }
     }
 
-    /// Turns a query's scores into weights.
-    fn weigh(&self, batch: usize, query: usize, row: &mut [f32], space: &mut [MaybeUninit<f32>]) {
+    /// Makes weights of a query's scores, and initialises all of them.
+    fn weigh(&self, batch: usize, query: usize, scores: &mut [f32], weights: &mut [MaybeUninit<f32>]) {
         match &self.mask {
             Mask::None => {}
-            Mask::Bool(mask) => row.iter_mut().enumerate().for_each(|(key, score)| {
+            Mask::Bool(mask) => scores.iter_mut().enumerate().for_each(|(key, score)| {
                 if !mask.at(batch, query, key) {
                     *score = f32::NEG_INFINITY;
                 }
             }),
             Mask::Added(mask) => {
-                row.iter_mut().enumerate().for_each(|(key, score)| *score += mask.at(batch, query, key))
+                scores.iter_mut().enumerate().for_each(|(key, score)| *score += mask.at(batch, query, key));
             }
         }
-        let seen = if self.causal { row.len().min(query + 1) } else { row.len() };
-        let (seen, hidden) = row.split_at_mut(seen);
-        hidden.fill(0.0);
+        let seen = if self.causal { scores.len().min(query + 1) } else { scores.len() };
+        let (weights, hidden) = weights.split_at_mut(seen);
+        hidden.fill(MaybeUninit::new(0.0));
+        let seen = &scores[..seen];
         if !matches!(self.mask, Mask::None) && seen.iter().all(|&score| score == f32::NEG_INFINITY) {
-            return seen.fill(0.0);
+            return weights.fill(MaybeUninit::new(0.0));
         }
-        let space = &mut space[..seen.len()];
-        rows::softmax_row(seen, space);
-        for (weight, value) in seen.iter_mut().zip(space) {
-            // SAFETY: `softmax_row` has initialised its target.
-            *weight = unsafe { value.assume_init() };
-        }
+        rows::softmax_row(seen, weights);
     }
 }

@@ -14,8 +14,10 @@ use crate::memory::Out;
 use crate::simd::math::{exp, ln};
 use crate::simd::{Isa, Kernel, reduce, rows, vectorize};
 
-/// Columns worked on side by side: their maxima and sums stay in the first-level cache.
-const COLUMNS: usize = 256;
+/// The most columns worked on side by side: their maxima and sums stay in the first-level cache.
+const COLUMNS: usize = 2048;
+/// The fewest, where more threads could work than there are blocks.
+const FEWEST: usize = 256;
 
 /// A tensor as lanes along an axis: how many elements each has, and how far apart they lie.
 fn lanes(shape: &[usize], axis: usize) -> (usize, usize) {
@@ -122,18 +124,21 @@ fn columns<const N: usize>(
     if target.is_empty() {
         return;
     }
-    let blocks = inner.div_ceil(COLUMNS);
+    // Long runs of a row, one after the other, are what memory is fastest at.
+    let share = inner.div_ceil(context.threads.count()).next_multiple_of(16);
+    let width = share.clamp(FEWEST, COLUMNS);
+    let blocks = inner.div_ceil(width);
     let mut pieces: Vec<(usize, Targets<'_>)> = Vec::new();
     for (outer, slab) in target.chunks_mut(len * inner).enumerate() {
         let first = pieces.len();
-        pieces.extend((0..blocks).map(|block| (outer * len * inner + block * COLUMNS, Vec::with_capacity(len))));
+        pieces.extend((0..blocks).map(|block| (outer * len * inner + block * width, Vec::with_capacity(len))));
         for row in slab.chunks_mut(inner) {
-            for (block, part) in row.chunks_mut(COLUMNS).enumerate() {
+            for (block, part) in row.chunks_mut(width).enumerate() {
                 pieces[first + block].1.push(part);
             }
         }
     }
-    context.threads.rows(&mut pieces, 1, grain(len * COLUMNS.min(inner)), &|_, part| {
+    context.threads.rows(&mut pieces, 1, grain(len * width.min(inner)), &|_, part| {
         for (start, targets) in part {
             kernel(operands.map(|data| Columns { data, start: *start }), targets);
         }
