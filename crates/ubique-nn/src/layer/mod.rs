@@ -1,14 +1,24 @@
 //! Layers: modules with parameters, ready to be put together.
 
+mod activation;
+mod attention;
 mod basic;
 mod conv;
 mod linear;
+mod norm;
+mod pool;
+mod recurrent;
 
+pub use activation::{Activation, PRelu};
+pub use attention::MultiHeadAttention;
 pub use basic::{Dropout, Flatten, Function, Sequential};
 pub use conv::{
     Conv, Conv1d, Conv2d, Conv3d, ConvConfig, ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d,
 };
 pub use linear::{Embedding, Linear};
+pub use norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm};
+pub use pool::{AdaptiveAvgPool, AvgPool, MaxPool};
+pub use recurrent::{Cell, Gru, GruCell, Lstm, LstmCell, Recurred, Recurrent, RecurrentConfig};
 
 use ubique_core::{Result, Tensor};
 

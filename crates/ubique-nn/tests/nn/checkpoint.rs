@@ -13,7 +13,8 @@ fn everything() -> Checkpoint {
     for (i, dtype) in DType::ALL.into_iter().enumerate() {
         let shape = [3, 2, 1][..i % 4].to_vec();
         let count: usize = shape.iter().product();
-        let value = |i: usize| if dtype == DType::Bool { Scalar::Bool(i % 2 == 0) } else { Scalar::Int(i as i64 + 1) };
+        let value =
+            |i: usize| if dtype == DType::Bool { Scalar::Bool(i.is_multiple_of(2)) } else { Scalar::Int(i as i64 + 1) };
         let host = HostTensor::from_scalars((0..count).map(value), dtype, &shape[..]).unwrap();
         checkpoint.tensors.insert(format!("of.{dtype}"), Tensor::from_host(host, &device()).unwrap());
     }

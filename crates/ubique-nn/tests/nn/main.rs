@@ -5,7 +5,9 @@ mod data;
 mod layers;
 mod loss;
 mod module;
+mod norms;
 mod optim;
+mod recurrent;
 mod training;
 
 use ubique_core::{DType, Device, Tensor, grad};
