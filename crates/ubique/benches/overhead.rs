@@ -74,7 +74,9 @@ fn ops(c: &mut Criterion) {
         c.bench_function(&format!("{name}/a + 1"), |bench| bench.iter(|| black_box((&a + 1.0).tensor().unwrap())));
         c.bench_function(&format!("{name}/exp a"), |bench| bench.iter(|| black_box(a.exp().unwrap())));
         let tracked = Tensor::from_vec(vec![1f32], [1], &device.autodiff()).unwrap().require_grad().unwrap();
-        c.bench_function(&format!("{name}/tracked a + b"), |bench| bench.iter(|| black_box((&tracked + &b).tensor().unwrap())));
+        c.bench_function(&format!("{name}/tracked a + b"), |bench| {
+            bench.iter(|| black_box((&tracked + &b).tensor().unwrap()))
+        });
     }
 }
 

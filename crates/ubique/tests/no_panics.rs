@@ -75,12 +75,11 @@ fn ops_take_or_refuse_any_operands() {
         Some(text) => Err(TestCaseError::fail(format!("{op:?} on {specs:?} panicked: {text}"))),
     });
     result.unwrap();
-    let result = runner.run(&(select(ops), specs(huge())), |(op, specs)| {
-        match panic_of(|| op.infer(&specs).map(drop)) {
+    let result =
+        runner.run(&(select(ops), specs(huge())), |(op, specs)| match panic_of(|| op.infer(&specs).map(drop)) {
             None => Ok(()),
             Some(text) => Err(TestCaseError::fail(format!("inference of {op:?} on {specs:?} panicked: {text}"))),
-        }
-    });
+        });
     result.unwrap();
 }
 

@@ -111,7 +111,8 @@ impl Train {
     /// Trains, and writes what came of it.
     pub fn run(self, output: &mut Output) -> Result<Outcome> {
         let device = self.on.open()?.autodiff();
-        std::fs::create_dir_all(&self.out).with_context(|| format!("cannot make the directory {}", self.out.display()))?;
+        std::fs::create_dir_all(&self.out)
+            .with_context(|| format!("cannot make the directory {}", self.out.display()))?;
         let interrupt = Interrupt::install()?;
         device.seed(self.seed);
         let model = Cnn::new(&device)?;
@@ -189,7 +190,11 @@ impl Run<'_> {
             hits += correct(&logits, &labels)?;
             seen += count;
             bar.inc(count as u64);
-            bar.set_message(format!("loss {:.4}, accuracy {:.2} %", loss_sum / seen as f64, 100.0 * hits as f64 / seen as f64));
+            bar.set_message(format!(
+                "loss {:.4}, accuracy {:.2} %",
+                loss_sum / seen as f64,
+                100.0 * hits as f64 / seen as f64
+            ));
         }
         bar.finish_and_clear();
         Ok(Some((loss_sum / seen as f64, hits as f64 / seen as f64)))
@@ -251,7 +256,12 @@ impl Run<'_> {
             if samples.len() < 60 {
                 let pixels = images.image(number).context("a test image is missing")?.to_vec();
                 let image = GrayImage::new(SIDE as u32, SIDE as u32, pixels)?;
-                samples.push(Sample { image, predicted: best, truth: Some(label), confidence: probabilities[best] as _ });
+                samples.push(Sample {
+                    image,
+                    predicted: best,
+                    truth: Some(label),
+                    confidence: probabilities[best] as _,
+                });
             }
             Ok(())
         })?;

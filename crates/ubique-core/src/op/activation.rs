@@ -180,7 +180,7 @@ impl Tensor {
     pub fn glu(&self, axis: isize) -> Result<Tensor> {
         let fail = |e: Error| e.with_op("glu", &[self.spec()]);
         let extent = self.shape()[self.shape().axis(axis).map_err(fail)?];
-        if extent % 2 != 0 {
+        if !extent.is_multiple_of(2) {
             return Err(fail(Error::shape(format!("axis {axis} has the odd extent {extent} and cannot be halved"))));
         }
         let half = extent / 2;

@@ -28,6 +28,9 @@ enum Domain {
     Test,
 }
 
+/// The derivative times the gradient: from operand, result and gradient.
+type Derivative = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
+
 /// A row of the table: everything there is to know of one function.
 struct Row {
     name: &'static str,
@@ -36,8 +39,7 @@ struct Row {
     float: fn(f64) -> f64,
     /// The function on exact integers, for those that have it.
     int: fn(i128) -> i128,
-    /// The derivative times the gradient: from operand, result and gradient.
-    vjp: Option<fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>>,
+    vjp: Option<Derivative>,
     saves: Saves,
     /// Where the function is smooth, to sample tests from.
     sample: (f64, f64),

@@ -26,7 +26,7 @@ impl Tensor {
         let buffer = device
             .executor()
             .upload(data)
-            .map_err(|e| e.with_op("upload", &[spec.clone()]).with_device(device.name()))?;
+            .map_err(|e| e.with_op("upload", std::slice::from_ref(&spec)).with_device(device.name()))?;
         Ok(Tensor::from_buffer(buffer, spec, device))
     }
 
