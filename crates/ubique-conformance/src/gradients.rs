@@ -151,7 +151,8 @@ fn probe(derivatives: &[f64], f: impl Fn(usize, f64) -> Result<f64>) -> Result<(
     for position in (0..derivatives.len()).step_by(step) {
         let wanted = (f(position, STEP)? - f(position, -STEP)?) / (2.0 * STEP);
         let got = derivatives[position];
-        if !((got - wanted).abs() <= 2e-5 * (1.0 + wanted.abs())) {
+        let error = (got - wanted).abs();
+        if error.is_nan() || error > 2e-5 * (1.0 + wanted.abs()) {
             return Err(Failure::Values(Mismatch { position, got, wanted, count: (1, derivatives.len()) }));
         }
     }

@@ -23,7 +23,7 @@ pub enum Failure {
     /// The device or the reference gave an error.
     Error(ubique_core::Error),
     /// The result has another shape or dtype than inferred.
-    Spec(TensorSpec, TensorSpec),
+    Spec(Box<[TensorSpec; 2]>),
     /// Values differ beyond the tolerance.
     Values(Mismatch),
 }
@@ -32,7 +32,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Failure::Error(error) => write!(f, "{error}"),
-            Failure::Spec(got, wanted) => write!(f, "gave {got} instead of {wanted}"),
+            Failure::Spec(specs) => write!(f, "gave {} instead of {}", specs[0], specs[1]),
             Failure::Values(mismatch) => write!(f, "{mismatch}"),
         }
     }
@@ -87,7 +87,7 @@ fn check(
     let outputs = run(&tensors)?;
     for ((output, wanted), spec) in outputs.iter().zip(&wanted).zip(specs.as_slice()) {
         if output.spec() != *spec {
-            return Err(Failure::Spec(output.spec(), spec.clone()));
+            return Err(Failure::Spec(Box::new([output.spec(), spec.clone()])));
         }
         let got = RefTensor::from_host(&output.to_host()?);
         compare(&got, wanted, tolerance(spec.dtype)).map_err(Failure::Values)?;

@@ -37,7 +37,7 @@ impl Runs {
     }
 
     /// The runs of a channel.
-    fn of<'a>(self, data: &'a [f32], channel: usize) -> impl Iterator<Item = &'a [f32]> {
+    fn of(self, data: &[f32], channel: usize) -> impl Iterator<Item = &[f32]> {
         (channel..self.count).step_by(self.channels).map(move |run| &data[run * self.len..][..self.len])
     }
 

@@ -29,7 +29,7 @@ pub struct Block<T>([MaybeUninit<T>; BLOCK]);
 impl<T: Copy> Block<T> {
     /// Memory with nothing in it.
     #[inline(always)]
-    pub fn new() -> Self {
+    pub(in crate::simd) fn new() -> Self {
         Block([const { MaybeUninit::uninit() }; BLOCK])
     }
 

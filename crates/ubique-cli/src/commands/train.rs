@@ -76,7 +76,7 @@ impl Data {
         let shuffled = Options { batch_size: batch, shuffle: Some(seed), workers: 1, ..Options::default() };
         let ordered = Options { batch_size: 250, ..Options::default() };
         let train_count = train.count;
-        let loader = |set: &Dataset, options| Ok::<_, ubique::Error>(Loader::new(tensors(set)?, options)?);
+        let loader = |set: &Dataset, options| Loader::new(tensors(set)?, options);
         Ok(Data { train: loader(&train, shuffled)?, train_count, test: loader(&test_images, ordered)?, test_images })
     }
 }
