@@ -201,18 +201,20 @@ impl Job {
         let offsets = (0..self.channels).flat_map(|c| taps.iter().map(move |(_, o)| c * cells + o)).collect();
         let mut weights =
             Vec::with_capacity(self.groups * self.rows.next_multiple_of(tile.rows) * self.channels * taps.len());
-        for group in 0..self.groups {
-            let element = |row: usize, tap: usize| {
-                let (channel, position) = (tap / taps.len(), taps[tap % taps.len()].0);
-                let (a, b) = match self.row_axis {
-                    0 => (group * self.rows + row, channel),
-                    _ => (group * self.channels + channel, row),
-                };
-                let spatial: isize = position.iter().zip(weight.strides).map(|(&p, s)| p as isize * s).sum();
-                let at = weight.offset + a as isize * weight.image + b as isize * weight.channel + spatial;
-                weight.data[at as usize].wide()
-            };
-            pack(tile, self.rows, self.channels * taps.len(), element, &mut weights);
+        let position = |at: &[usize; 3]| at.iter().zip(weight.strides).map(|(&p, s)| p as isize * s).sum::<isize>();
+        let positions: Vec<isize> = taps.iter().map(|(at, _)| position(at)).collect();
+        // Distances of result channels and of source channels.
+        let (row, channel) = match self.row_axis {
+            0 => (weight.image, weight.channel),
+            _ => (weight.channel, weight.image),
+        };
+        let channels = (0..self.channels as isize).map(|c| c * channel);
+        let inner: Vec<isize> = channels.flat_map(|c| positions.iter().map(move |p| c + p)).collect();
+        for group in 0..self.groups as isize {
+            let axis_0 = if self.row_axis == 0 { self.rows } else { self.channels };
+            let start = weight.offset + group * axis_0 as isize * weight.image;
+            let rows: Vec<usize> = (0..self.rows as isize).map(|r| (start + r * row) as usize).collect();
+            pack(tile, weight.data, &rows, &inner, &mut weights);
         }
         let positions = plan.positions();
         let most = (HELD / self.rows.max(1)).clamp(4 * tile.columns, 512).next_multiple_of(tile.columns);

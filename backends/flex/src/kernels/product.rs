@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::kernels::float::Wide;
+use crate::kernels::float::{Float, Wide};
 use crate::simd::{Isa, Kernel, Level, vectorize};
 
 /// Register tiles: rows and columns of results that are accumulated at a time.
@@ -148,12 +148,13 @@ unsafe fn multiply<S: Isa, T: Wide, const R: usize, const V: usize, const L: usi
     }
 }
 
-/// Packs weights for [`Block`]: `weight(row, tap)` for all rows and taps, rows filled up with zeros to whole panels.
-pub fn pack<T: Wide>(tile: Tile, rows: usize, taps: usize, weight: impl Fn(usize, usize) -> T, packed: &mut Vec<T>) {
-    for panel in 0..rows.div_ceil(tile.rows) {
-        for tap in 0..taps {
-            let row = |r| panel * tile.rows + r;
-            packed.extend((0..tile.rows).map(|r| if row(r) < rows { weight(row(r), tap) } else { T::default() }));
+/// Packs weights for [`Block`]: for each panel of rows, for each tap, the rows' weights, filled up with zeros.
+/// `rows` are where the rows' weights begin, and `taps` where those of the taps are from there.
+pub fn pack<S: Float>(tile: Tile, data: &[S], rows: &[usize], taps: &[isize], packed: &mut Vec<S::Wide>) {
+    for panel in rows.chunks(tile.rows) {
+        for tap in taps {
+            packed.extend(panel.iter().map(|row| data[row.wrapping_add_signed(*tap)].wide()));
+            packed.extend(std::iter::repeat_n(S::Wide::default(), tile.rows - panel.len()));
         }
     }
 }
@@ -212,9 +213,15 @@ impl<T: Wide, const I: usize, const J: usize, const L: usize> Kernel for RunDots
         let taps = offsets.len();
         for tap in (0..taps).step_by(J) {
             // Beyond the last row or tap, the last one is computed again and dropped.
-            let right: [usize; J] = std::array::from_fn(|j| offsets[(tap + j).min(taps - 1)]);
+            let mut right = [0; J];
+            for (j, right) in right.iter_mut().enumerate() {
+                *right = offsets[(tap + j).min(taps - 1)];
+            }
             for row in (0..rows).step_by(I) {
-                let left: [usize; I] = std::array::from_fn(|i| (row + i).min(rows - 1) * stride);
+                let mut left = [0; I];
+                for (i, left) in left.iter_mut().enumerate() {
+                    *left = (row + i).min(rows - 1) * stride;
+                }
                 // SAFETY: `Dots::run` checked that all rows and taps have `len` elements, a multiple of L.
                 let dots = unsafe { dots::<S, T, I, J, L>(gradient.as_ptr(), left, grid.as_ptr(), right, len) };
                 for (i, dots) in dots.iter().enumerate().take(rows - row) {
@@ -256,7 +263,14 @@ unsafe fn dots<S: Isa, T: Wide, const I: usize, const J: usize, const L: usize>(
             }
         }
     }
-    sums.map(|row| row.map(sum_lanes))
+    // Loops rather than closures, which might not be inlined and would then keep all sums in memory.
+    let mut totals = [[T::default(); J]; I];
+    for i in 0..I {
+        for j in 0..J {
+            totals[i][j] = sum_lanes(sums[i][j]);
+        }
+    }
+    totals
 }
 
 /// The sum of a vector, by halves.
@@ -273,12 +287,7 @@ fn sum_lanes<T: Wide, const L: usize>(mut lanes: [T; L]) -> T {
 }
 
 /// Writes a row of results into the output: `target[i·step] = results[i] + bias`.
-pub fn write_run<S: super::float::Float>(
-    results: &[S::Wide],
-    bias: S::Wide,
-    step: usize,
-    target: &mut [MaybeUninit<S>],
-) {
+pub fn write_run<S: Float>(results: &[S::Wide], bias: S::Wide, step: usize, target: &mut [MaybeUninit<S>]) {
     for (t, &r) in target.iter_mut().step_by(step).zip(results) {
         t.write(S::narrow(r + bias));
     }
