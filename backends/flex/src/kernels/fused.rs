@@ -39,12 +39,13 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
     if !inputs.iter().any(|input| is_half(input.dtype)) {
         return run(context, op, inputs, outputs);
     }
-    let widen = |view: &View| -> Result<Operand<'_>> {
-        let view = if is_half(view.dtype) { converted(context, view, DType::F32)? } else { view.clone() };
-        Ok(Operand::Own(view))
+    let widen = |view: &View| match is_half(view.dtype) {
+        true => converted(context, view, DType::F32),
+        false => Ok(view.clone()),
     };
-    let mut wide = inputs.iter().map(|input| widen(input)).collect::<Result<Vec<_>>>()?;
-    let results = run(context, op, &mut wide, outputs)?.into_vec();
+    let mut wide = inputs.iter().map(|input| widen(input)).collect::<Result<Vec<View>>>()?;
+    let mut operands: Vec<Operand<'_>> = wide.iter_mut().map(Operand::Own).collect();
+    let results = run(context, op, &mut operands, outputs)?.into_vec();
     let narrow = |(buffer, spec): (Buffer, &TensorSpec)| -> Result<Buffer> {
         if !is_half(spec.dtype) {
             return Ok(buffer);

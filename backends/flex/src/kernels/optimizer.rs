@@ -10,33 +10,27 @@ use crate::executor::Context;
 use crate::memory::{Out, reusable};
 use crate::simd::{Isa, Kernel, vectorize};
 
-/// Makes sure that an operand may be written: it stays where it was given away and nobody else holds it, else it
-/// becomes a copy.
-fn own(context: &Context, operand: &mut Operand<'_>) -> Result<()> {
-    if let Operand::Own(view) = operand
-        && reusable::<f32>(view).is_some()
-    {
-        return Ok(());
-    }
-    let layout = Layout::contiguous(operand.shape().clone());
-    *operand = Operand::Own(View { buffer: copy::contiguous(context, operand)?, layout, dtype: operand.dtype });
-    Ok(())
-}
-
-/// The elements of an operand that [`own`] has passed; none where it is empty.
-fn writable<'a>(operand: &'a mut Operand<'_>) -> Result<&'a mut [f32]> {
+/// An operand that may be written: itself where it was given away and nobody else holds it, else a copy in `space`.
+fn own<'a>(context: &Context, operand: &'a mut Operand<'_>, space: &'a mut Option<View>) -> Result<&'a mut View> {
+    let fresh = |from: &View| -> Result<View> {
+        let layout = Layout::contiguous(from.shape().clone());
+        Ok(View { buffer: copy::contiguous(context, from)?, layout, dtype: from.dtype })
+    };
     match operand {
-        Operand::Own(view) if view.layout.elements() == 0 => Ok(&mut []),
-        Operand::Own(view) => {
-            reusable::<f32>(view).ok_or_else(|| Error::backend("an optimiser's operand cannot be written"))
-        }
-        Operand::Ref(_) => Err(Error::backend("an optimiser's operand is only borrowed")),
+        Operand::Ref(view) => Ok(space.insert(fresh(view)?)),
+        Operand::Own(view) => match reusable::<f32>(view).is_some() {
+            true => Ok(view),
+            false => Ok(space.insert(fresh(view)?)),
+        },
     }
 }
 
-/// The buffers of operands that were updated.
-fn buffers<'a, 'o: 'a>(operands: impl IntoIterator<Item = &'a Operand<'o>>) -> Outputs {
-    fused::several(operands.into_iter().map(|operand| operand.buffer.clone()).collect())
+/// The elements of a view that [`own`] gave; none where it is empty.
+fn writable(view: &mut View) -> Result<&mut [f32]> {
+    match view.layout.elements() {
+        0 => Ok(&mut []),
+        _ => reusable::<f32>(view).ok_or_else(|| Error::backend("an optimiser's operand cannot be written")),
+    }
 }
 
 /// One step of Adam.
@@ -44,20 +38,24 @@ pub fn adam(context: &Context, step: &AdamStep, inputs: &mut [Operand<'_>]) -> R
     let [parameter, grad, mean, square] = inputs else {
         return Err(Error::backend("adam_step takes 4 operands"));
     };
-    for operand in [&mut *parameter, &mut *mean, &mut *square] {
-        own(context, operand)?;
-    }
+    let [mut p, mut m, mut v] = [None, None, None];
+    let (parameter, mean) = (own(context, parameter, &mut p)?, own(context, mean, &mut m)?);
+    let square = own(context, square, &mut v)?;
     let grad = copy::to_contiguous(context, grad)?;
     let factors = AdamFactors::new(step);
     let (p, g, m, v) = (writable(parameter)?, fused::floats(&grad)?, writable(mean)?, writable(square)?);
-    let mut parts: Vec<_> =
-        p.chunks_mut(GRAIN).zip(g.chunks(GRAIN)).zip(m.chunks_mut(GRAIN)).zip(v.chunks_mut(GRAIN)).collect();
-    context.threads.rows(&mut parts, 1, 1, &|_, parts| {
-        for (((p, g), m), v) in parts {
-            vectorize(Adam { factors, p, g, m, v });
-        }
-    });
-    Ok(buffers([&*parameter, &*mean, &*square]))
+    if p.len() <= GRAIN {
+        vectorize(Adam { factors, p, g, m, v });
+    } else {
+        let mut parts: Vec<_> =
+            p.chunks_mut(GRAIN).zip(g.chunks(GRAIN)).zip(m.chunks_mut(GRAIN)).zip(v.chunks_mut(GRAIN)).collect();
+        context.threads.rows(&mut parts, 1, 1, &|_, parts| {
+            for (((p, g), m), v) in parts {
+                vectorize(Adam { factors, p, g, m, v });
+            }
+        });
+    }
+    Ok(fused::several(vec![parameter.buffer.clone(), mean.buffer.clone(), square.buffer.clone()]))
 }
 
 /// A step's constants, as the inner loop takes them.
@@ -129,19 +127,21 @@ pub fn sgd(context: &Context, step: &SgdStep, inputs: &mut [Operand<'_>]) -> Res
     let [parameter, grad, state @ ..] = inputs else {
         return Err(Error::backend("sgd_step takes 2 or 3 operands"));
     };
-    own(context, parameter)?;
+    let [mut p, mut b] = [None, None];
+    let parameter = own(context, parameter, &mut p)?;
     let source = copy::to_contiguous(context, grad)?;
     if step.momentum == 0.0 {
         descend(context, step, writable(parameter)?, fused::floats(&source)?, None, true);
-        return Ok(buffers([&*parameter]));
+        return Ok(Outputs::One(parameter.buffer.clone()));
     }
     // A buffer that begins now begins at 0 and takes the whole gradient.
     let first = state.is_empty();
-    let mut fresh = Operand::Own(zeros(context, &source)?);
-    let buffer = state.first_mut().unwrap_or(&mut fresh);
-    own(context, buffer)?;
+    let buffer = match state.first_mut() {
+        Some(buffer) => own(context, buffer, &mut b)?,
+        None => b.insert(zeros(context, &source)?),
+    };
     descend(context, step, writable(parameter)?, fused::floats(&source)?, Some(writable(buffer)?), first);
-    Ok(buffers([&*parameter, &*buffer]))
+    Ok(fused::several(vec![parameter.buffer.clone(), buffer.buffer.clone()]))
 }
 
 fn descend(context: &Context, step: &SgdStep, p: &mut [f32], g: &[f32], buffer: Option<&mut [f32]>, first: bool) {

@@ -123,7 +123,7 @@ pub enum Operand<'a> {
     /// Still needed by the caller.
     Ref(&'a View),
     /// Given away: its memory may be reused if the buffer is unique.
-    Own(View),
+    Own(&'a mut View),
 }
 
 impl Deref for Operand<'_> {

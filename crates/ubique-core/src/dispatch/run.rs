@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use smallvec::SmallVec;
-
 use crate::autodiff::node::Recording;
 use crate::backend::{Operand, Several, Support, View};
 use crate::dispatch::{Device, Fallback, layer};
@@ -50,26 +48,22 @@ impl Arg<'_> {
         }
     }
 
-    fn into_tensor(self) -> Tensor {
+    #[inline]
+    fn operand(&mut self) -> Operand<'_> {
         match self {
-            Arg::Ref(tensor) => tensor.clone(),
-            Arg::Own(tensor) => tensor,
+            Arg::Ref(tensor) => Operand::Ref(tensor.view()),
+            Arg::Own(tensor) => Operand::Own(tensor.view_mut()),
         }
     }
 }
-
-/// Room for the operands of almost every op. Handed on by reference and drained at the end: moving it costs.
-type Args<'a> = SmallVec<[Arg<'a>; 3]>;
-/// Their specs.
-type InputSpecs = SmallVec<[TensorSpec; 3]>;
 
 /// Runs an op that has one output.
 ///
 /// # Errors
 /// See [`crate::dispatch::Dispatch::run`].
 #[inline]
-pub fn call<const N: usize>(op: Op, args: [Arg<'_>; N]) -> Result<Tensor> {
-    single(&op, dispatch(&op, &mut args.into_iter().collect())?)
+pub fn call<const N: usize>(op: Op, mut args: [Arg<'_>; N]) -> Result<Tensor> {
+    single(&op, dispatch(&op, &mut args)?)
 }
 
 /// Runs an op on borrowed operands.
@@ -77,7 +71,7 @@ pub fn call<const N: usize>(op: Op, args: [Arg<'_>; N]) -> Result<Tensor> {
 /// # Errors
 /// See [`crate::dispatch::Dispatch::run`].
 pub fn call_many(op: Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
-    Ok(dispatch(&op, &mut inputs.iter().map(|t| Arg::Ref(t)).collect())?.into_vec())
+    Ok(dispatch(&op, &mut borrowed(inputs))?.into_vec())
 }
 
 /// Runs an op on borrowed operands that has one output.
@@ -85,15 +79,19 @@ pub fn call_many(op: Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
 /// # Errors
 /// See [`crate::dispatch::Dispatch::run`].
 pub fn call_list(op: Op, inputs: &[&Tensor]) -> Result<Tensor> {
-    single(&op, dispatch(&op, &mut inputs.iter().map(|t| Arg::Ref(t)).collect())?)
+    single(&op, dispatch(&op, &mut borrowed(inputs))?)
+}
+
+fn borrowed<'a>(inputs: &[&'a Tensor]) -> Vec<Arg<'a>> {
+    inputs.iter().map(|t| Arg::Ref(t)).collect()
 }
 
 /// Runs an op that has several outputs and may reuse the memory of its operands.
 ///
 /// # Errors
 /// See [`crate::dispatch::Dispatch::run`].
-pub fn call_owned<const N: usize>(op: Op, args: [Arg<'_>; N]) -> Result<Vec<Tensor>> {
-    Ok(dispatch(&op, &mut args.into_iter().collect())?.into_vec())
+pub fn call_owned<const N: usize>(op: Op, mut args: [Arg<'_>; N]) -> Result<Vec<Tensor>> {
+    Ok(dispatch(&op, &mut args)?.into_vec())
 }
 
 /// Runs an op without operands.
@@ -103,10 +101,10 @@ pub fn call_owned<const N: usize>(op: Op, args: [Arg<'_>; N]) -> Result<Vec<Tens
 pub fn create(op: impl Into<Op>, device: &Device) -> Result<Tensor> {
     let op = op.into();
     if layer::active() {
-        let outputs = layer::through(&op, &[], &|_| Ok(perform(&op, device, &mut Args::new())?.into_vec()))?;
+        let outputs = layer::through(&op, &[], &|_| Ok(perform(&op, device, &mut [])?.into_vec()))?;
         return single(&op, Several::Many(outputs));
     }
-    single(&op, perform(&op, device, &mut Args::new())?)
+    single(&op, perform(&op, device, &mut [])?)
 }
 
 #[inline]
@@ -118,18 +116,35 @@ fn single(op: &Op, outputs: Several<Tensor>) -> Result<Tensor> {
     }
 }
 
-fn dispatch(op: &Op, args: &mut Args<'_>) -> Result<Several<Tensor>> {
+fn dispatch(op: &Op, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
     if layer::active() {
-        let inputs: Vec<Tensor> = args.drain(..).map(Arg::into_tensor).collect();
         let run = |inputs: &[Tensor]| {
-            let mut args: Args<'_> = inputs.iter().map(Arg::Ref).collect();
+            let mut args: Vec<Arg<'_>> = inputs.iter().map(Arg::Ref).collect();
             let device = common_device(op, &args)?;
             Ok(perform(op, &device, &mut args)?.into_vec())
         };
-        return Ok(Several::Many(layer::through(op, &inputs, &run)?));
+        return Ok(Several::Many(layer::through(op, &tensors(args), &run)?));
     }
     let device = common_device(op, args)?;
     perform(op, &device, args)
+}
+
+fn tensors(args: &[Arg<'_>]) -> Vec<Tensor> {
+    args.iter().map(|arg| arg.tensor().clone()).collect()
+}
+
+/// Calls `f` with a list made of one entry for each operand. The usual numbers of operands need no heap, and no small
+/// vector either, whose generic loops cost more than the op's own work on small tensors.
+#[inline(always)]
+fn with_each<'a, A, T, R>(args: &'a mut [A], each: impl Fn(&'a mut A) -> T, f: impl FnOnce(&mut [T]) -> R) -> R {
+    match args {
+        [] => f(&mut []),
+        [a] => f(&mut [each(a)]),
+        [a, b] => f(&mut [each(a), each(b)]),
+        [a, b, c] => f(&mut [each(a), each(b), each(c)]),
+        [a, b, c, d] => f(&mut [each(a), each(b), each(c), each(d)]),
+        more => f(&mut more.iter_mut().map(each).collect::<Vec<_>>()),
+    }
 }
 
 /// The device that all operands share; with gradients where any operand's handle has them.
@@ -154,27 +169,47 @@ fn common_device(op: &Op, args: &[Arg<'_>]) -> Result<Device> {
 }
 
 /// Everything from shape inference to the recorded gradient, on a known device.
-fn perform(op: &Op, device: &Device, args: &mut Args<'_>) -> Result<Several<Tensor>> {
-    let rule = op.rule();
-    let inputs: InputSpecs = args.iter().map(|a| a.tensor().spec()).collect();
-    let outputs = op.infer(&inputs).map_err(|e| e.with_device(device.name()))?;
-    let tracked = args.iter().any(|a| a.tensor().is_tracked());
-    if !tracked {
-        return compute(op, device, args, &inputs, outputs);
-    }
-    match rule.gradient() {
-        Gradient::None => compute(op, device, args, &inputs, outputs),
-        Gradient::Decomposition => {
-            let tensors: Vec<Tensor> = args.drain(..).map(Arg::into_tensor).collect();
-            device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
-            rule.decompose(&tensors)?.map(Several::Many).ok_or_else(|| {
-                Error::gradient("has neither a gradient nor a decomposition").with_op(op.name(), &inputs)
-            })
+fn perform(op: &Op, device: &Device, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
+    let spec = |arg: &Arg<'_>| arg.tensor().spec();
+    let run = |args: &mut [Arg<'_>], inputs: &[TensorSpec]| {
+        let rule = op.rule();
+        let outputs = op.infer(inputs).map_err(|e| e.with_device(device.name()))?;
+        if !args.iter().any(|a| a.tensor().is_tracked()) {
+            return compute(op, device, args, inputs, outputs);
         }
-        Gradient::Own => {
-            let recording = Recording::new(op, device, args);
-            let results = compute(op, device, args, &inputs, outputs)?;
-            Ok(recording.finish(results))
+        match rule.gradient() {
+            Gradient::None => compute(op, device, args, inputs, outputs),
+            Gradient::Decomposition => {
+                device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
+                rule.decompose(&tensors(args))?.map(Several::Many).ok_or_else(|| {
+                    Error::gradient("has neither a gradient nor a decomposition").with_op(op.name(), inputs)
+                })
+            }
+            Gradient::Own => {
+                let recording = Recording::new(op, device, args);
+                let results = compute(op, device, args, inputs, outputs)?;
+                Ok(recording.finish(results))
+            }
+        }
+    };
+    // As in `with_each`.
+    match args {
+        [] => run(args, &[]),
+        [a] => {
+            let specs = [spec(a)];
+            run(args, &specs)
+        }
+        [a, b] => {
+            let specs = [spec(a), spec(b)];
+            run(args, &specs)
+        }
+        [a, b, c] => {
+            let specs = [spec(a), spec(b), spec(c)];
+            run(args, &specs)
+        }
+        more => {
+            let specs: Vec<TensorSpec> = more.iter().map(spec).collect();
+            run(more, &specs)
         }
     }
 }
@@ -184,8 +219,8 @@ fn perform(op: &Op, device: &Device, args: &mut Args<'_>) -> Result<Several<Tens
 fn compute(
     op: &Op,
     device: &Device,
-    args: &mut Args<'_>,
-    inputs: &InputSpecs,
+    args: &mut [Arg<'_>],
+    inputs: &[TensorSpec],
     outputs: Specs,
 ) -> Result<Several<Tensor>> {
     let rule = op.rule();
@@ -196,18 +231,12 @@ fn compute(
     let fail = |e: Error| e.with_op(op.name(), inputs).with_device(device.name());
     if executor.supports(op, inputs) == Support::Native {
         device.opened.native.fetch_add(1, Ordering::Relaxed);
-        let mut operands: SmallVec<[Operand<'_>; 3]> = args
-            .drain(..)
-            .map(|arg| match arg {
-                Arg::Ref(tensor) => Operand::Ref(tensor.view()),
-                Arg::Own(tensor) => Operand::Own(tensor.into_view()),
-            })
-            .collect();
-        let buffers = executor.execute(op, &mut operands, outputs.as_slice()).map_err(fail)?;
+        let run = |operands: &mut [Operand<'_>]| executor.execute(op, operands, outputs.as_slice());
+        let buffers = with_each(args, Arg::operand, run).map_err(fail)?;
         return wrap(device, buffers, outputs);
     }
     // Without their gradient nodes, so that the inner ops are not recorded: the op as a whole is.
-    let tensors: Vec<Tensor> = args.drain(..).map(|arg| arg.into_tensor().into_detached()).collect();
+    let tensors: Vec<Tensor> = args.iter().map(|arg| arg.tensor().detach()).collect();
     if let Some(results) = rule.decompose(&tensors)? {
         device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
         return Ok(Several::Many(results));
@@ -237,22 +266,22 @@ fn wrap(device: &Device, buffers: Several<crate::backend::buffer::Buffer>, outpu
 }
 
 /// A view op: the same buffer under another layout, after a copy where strides cannot express it.
-fn look(op: &Op, device: &Device, args: &mut Args<'_>) -> Result<Tensor> {
+fn look(op: &Op, device: &Device, args: &[Arg<'_>]) -> Result<Tensor> {
     let rule = op.rule();
-    let mut input =
-        args.drain(..).next().map(Arg::into_tensor).ok_or_else(|| Error::value("a view needs an operand"))?;
-    let layout = match rule.view(input.layout())? {
+    let mut input = args.first().ok_or_else(|| Error::value("a view needs an operand"))?.tensor().view().clone();
+    let layout = match rule.view(&input.layout)? {
         Some(layout) => layout,
         None => {
-            let (mut copy, specs) = (Args::from_iter([Arg::Ref(&input)]), InputSpecs::from_iter([input.spec()]));
-            let results = compute(&Op::Contiguous(Contiguous), device, &mut copy, &specs, input.spec().into())?;
-            drop(copy);
-            input = single(op, results)?;
-            rule.view(input.layout())?
+            let spec = input.spec();
+            let mut copy = [Arg::Own(Tensor::from_view(input, device.clone()))];
+            let outputs = spec.clone().into();
+            let results = compute(&Op::Contiguous(Contiguous), device, &mut copy, &[spec], outputs)?;
+            input = single(op, results)?.into_view();
+            rule.view(&input.layout)?
                 .ok_or_else(|| Error::backend(format!("{} of a row-major tensor is no view", op.name())))?
         }
     };
-    let View { buffer, dtype, .. } = input.into_view();
+    let View { buffer, dtype, .. } = input;
     Ok(Tensor::from_view(View { buffer, layout, dtype }, device.clone()))
 }
 

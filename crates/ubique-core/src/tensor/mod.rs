@@ -85,6 +85,11 @@ impl Tensor {
     }
 
     #[inline]
+    pub(crate) fn view_mut(&mut self) -> &mut View {
+        &mut self.view
+    }
+
+    #[inline]
     pub(crate) fn into_view(self) -> View {
         self.view
     }
