@@ -130,9 +130,11 @@ pub static UNARY: &[Unary] = &[
     one::<Erf>("erf", libm::erf),
     one::<Erfc>("erfc", libm::erfc),
     one::<Sigmoid>("sigmoid", sigmoid_f64),
-    one::<Silu>("silu", |x| x * sigmoid_f64(x)),
-    one::<Gelu>("gelu", |x| 0.5 * x * libm::erfc(-x * FRAC_1_SQRT_2)),
-    one::<GeluTanh>("gelu_tanh", |x| x * sigmoid_f64(2.0 * FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x))),
+    one::<Silu>("silu", |x| finite_below(x) * sigmoid_f64(x)),
+    one::<Gelu>("gelu", |x| 0.5 * finite_below(x) * libm::erfc(-x * FRAC_1_SQRT_2)),
+    one::<GeluTanh>("gelu_tanh", |x| {
+        finite_below(x) * sigmoid_f64(2.0 * FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x))
+    }),
     one::<Sin>("sin", f64::sin),
     one::<Cos>("cos", f64::cos),
     one::<Tan>("tan", f64::tan),
@@ -163,6 +165,11 @@ const fn two<M: Map2<f32, f32, f32> + Default>(name: &'static str, f64: fn(f64, 
         #[cfg(test)]
         f32_at: |level, a, b, target| vectorize_with(level, BinaryLoop { map: M::default(), a, b, target }),
     }
+}
+
+/// −∞ as the least finite number, whose product with a vanishing factor is the limit −0 instead of NaN.
+fn finite_below(x: f64) -> f64 {
+    if x < f64::MIN { f64::MIN } else { x }
 }
 
 /// 1 / (1 + e^−x) without overflow.
