@@ -8,6 +8,8 @@ use ubique_core::backend::buffer::{Buffer, Storage};
 use ubique_core::backend::pool::{Block, HostPool};
 use ubique_core::{Element, Error, Result};
 
+pub use crate::simd::uninit::assume_init;
+
 /// A pooled block all of whose bytes have been written.
 struct Filled(Block);
 
@@ -70,16 +72,6 @@ impl<T: Element> Out<T> {
     }
 }
 
-/// The slice as an initialised one.
-///
-/// # Safety
-/// Every element has been written.
-#[inline]
-pub unsafe fn assume_init<T>(slice: &mut [MaybeUninit<T>]) -> &mut [T] {
-    // SAFETY: MaybeUninit<T> has the layout of T, and the caller wrote every element.
-    unsafe { &mut *(slice as *mut [MaybeUninit<T>] as *mut [T]) }
-}
-
 /// The whole buffer of an operand as elements; the layout says which of them are meant.
 #[inline]
 pub fn elements<T: Element>(view: &View) -> Result<&[T]> {
@@ -134,13 +126,4 @@ pub fn bits<B: bytemuck::Pod>(view: &View) -> Result<&[B]> {
     let bytes = view.buffer.host_bytes().ok_or_else(|| Error::backend("the operand is not in host memory"))?;
     let whole = bytes.len() / size_of::<B>() * size_of::<B>();
     bytemuck::try_cast_slice(&bytes[..whole]).map_err(|e| Error::backend(format!("an operand is misaligned: {e}")))
-}
-
-impl<B: bytemuck::Pod> Out<B> {
-    /// Memory for `len` bit patterns, for kernels that only move elements.
-    pub fn of_bits(pool: &HostPool, len: usize) -> Result<Out<B>> {
-        let bytes = len.checked_mul(size_of::<B>()).ok_or_else(|| Error::shape("the result's size overflows"))?;
-        let block = pool.alloc(bytes).map_err(|e| Error::out_of_memory(e.to_string()))?;
-        Ok(Out { block, of: PhantomData })
-    }
 }

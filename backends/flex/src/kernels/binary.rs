@@ -12,7 +12,7 @@ use super::rows::{self, Source};
 use crate::executor::Context;
 use crate::memory::{Out, contiguous, elements, reusable};
 use crate::simd::elementwise::{self as lanes, Operand as Lane};
-use crate::simd::half::{Half, narrow, widen};
+use crate::simd::half::Half;
 use crate::simd::math;
 
 /// Maps two operands to a slice, and initialises all of it.
@@ -246,26 +246,8 @@ fn plain<A: Copy, B>(a: Lane<'_, A>, b: Lane<'_, A>, target: &mut [MaybeUninit<B
 fn through_f32<H: Half>(
     kernel: Slices<f32, f32>,
 ) -> impl Fn(Lane<'_, H>, Lane<'_, H>, &mut [MaybeUninit<H>]) + Sync + Send {
-    const BLOCK: usize = 512;
-    fn wide<'s, H: Half>(lane: &Lane<'_, H>, at: usize, space: &'s mut [MaybeUninit<f32>]) -> Lane<'s, f32> {
-        let source = match lane {
-            Lane::Slice(slice) => &slice[at..at + space.len()],
-            Lane::Scalar(scalar) => &[*scalar; BLOCK][..space.len()],
-        };
-        widen(source, space);
-        // SAFETY: `widen` initialises all of its target.
-        Lane::Slice(unsafe { crate::memory::assume_init(space) })
-    }
-    move |a, b, target| {
-        let (mut wa, mut wb) = ([const { MaybeUninit::uninit() }; BLOCK], [const { MaybeUninit::uninit() }; BLOCK]);
-        let mut result = [const { MaybeUninit::uninit() }; BLOCK];
-        for (i, target) in target.chunks_mut(BLOCK).enumerate() {
-            let (at, len) = (i * BLOCK, target.len());
-            kernel(wide(&a, at, &mut wa[..len]), wide(&b, at, &mut wb[..len]), &mut result[..len]);
-            // SAFETY: kernels initialise all of their target.
-            narrow(unsafe { crate::memory::assume_init(&mut result[..len]) }, target);
-        }
-    }
+    // SAFETY: kernels initialise all of their target.
+    move |a, b, target| unsafe { lanes::binary_half_with(kernel, a, b, target) }
 }
 
 /// What the integer functions need; all wrap, and division by zero gives 0.

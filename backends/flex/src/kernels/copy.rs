@@ -43,7 +43,7 @@ pub fn contiguous(context: &Context, view: &View) -> Result<Buffer> {
         type Output = Result<Buffer>;
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, view) = self;
-            let mut out = Out::<B>::of_bits(&context.pool, view.layout.elements())?;
+            let mut out = Out::<B>::new(&context.pool, view.layout.elements())?;
             let target = Layout::contiguous(view.shape().clone());
             copy(&context.threads, bits::<B>(view)?, &view.layout, out.uninit(), &target);
             // SAFETY: the target layout covers the whole output.
@@ -69,7 +69,7 @@ pub fn concat(context: &Context, op: &Concat, inputs: &[Operand<'_>], out: &Tens
         type Output = Result<Buffer>;
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, op, inputs, spec) = self;
-            let mut out = Out::<B>::of_bits(&context.pool, spec.shape.elements()?)?;
+            let mut out = Out::<B>::new(&context.pool, spec.shape.elements()?)?;
             let whole = Layout::contiguous(spec.shape.clone());
             let mut start = 0;
             for input in inputs {

@@ -52,7 +52,7 @@ pub fn gather(context: &Context, op: &Gather, x: &View, index: &View) -> Result<
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, x, places) = self;
             let data = bits::<B>(x)?;
-            let mut out = Out::<B>::of_bits(&context.pool, places.len())?;
+            let mut out = Out::<B>::new(&context.pool, places.len())?;
             for (slot, place) in out.uninit().iter_mut().zip(places) {
                 slot.write(data[place]);
             }
@@ -125,7 +125,7 @@ pub fn index_select(context: &Context, op: &IndexSelect, x: &View, index: &View,
         type Output = Result<Buffer>;
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, axis, x, index, spec) = self;
-            let mut out = Out::<B>::of_bits(&context.pool, spec.shape.elements()?)?;
+            let mut out = Out::<B>::new(&context.pool, spec.shape.elements()?)?;
             let extent = x.shape()[axis];
             let (_, inner) = around(x.shape(), axis);
             let data = bits::<B>(x)?.get(x.layout.offset()..).unwrap_or(&[]);

@@ -33,7 +33,7 @@ fn constant<B: Element + bytemuck::Pod>(
     x: &View,
     spec: &TensorSpec,
 ) -> Result<Buffer> {
-    let mut out = Out::<B>::of_bits(&context.pool, spec.shape.elements()?)?;
+    let mut out = Out::<B>::new(&context.pool, spec.shape.elements()?)?;
     let value = HostTensor::from_scalars([value], spec.dtype, ())?;
     out.filled(bytemuck::pod_read_unaligned(value.bytes()));
     let mut inside = Layout::contiguous(spec.shape.clone());
@@ -47,7 +47,7 @@ fn constant<B: Element + bytemuck::Pod>(
 
 fn lookup<B: Element + bytemuck::Pod>(context: &Context, op: &Pad, x: &View, spec: &TensorSpec) -> Result<Buffer> {
     let (data, total) = (bits::<B>(x)?, spec.shape.elements()?);
-    let mut out = Out::<B>::of_bits(&context.pool, total)?;
+    let mut out = Out::<B>::new(&context.pool, total)?;
     // For each axis, how far each place's source lies from the operand's first element.
     let table = |axis: usize| -> Vec<isize> {
         let (extent, stride) = (x.shape()[axis], x.layout.strides()[axis]);

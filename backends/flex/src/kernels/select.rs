@@ -31,7 +31,7 @@ pub fn select(context: &Context, mask: &View, a: &View, b: &View, out: &TensorSp
         type Output = Result<Buffer>;
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, mask, a, b, spec) = self;
-            let mut out = Out::<B>::of_bits(&context.pool, spec.shape.elements()?)?;
+            let mut out = Out::<B>::new(&context.pool, spec.shape.elements()?)?;
             let layout = |v: &View| v.layout.expand(&spec.shape);
             let mask_data = elements::<bool>(mask)?;
             // Two walks over pairs: first one operand everywhere, then the other where the mask asks for it.
@@ -64,7 +64,7 @@ pub fn masked_fill(context: &Context, op: &MaskedFill, x: &View, mask: &View) ->
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, value, x, mask) = self;
             let value = pattern::<B>(value, x.dtype)?;
-            let mut out = Out::<B>::of_bits(&context.pool, x.layout.elements())?;
+            let mut out = Out::<B>::new(&context.pool, x.layout.elements())?;
             let x = Source { data: bits::<B>(x)?, layout: x.layout.clone() };
             let mask = Source { data: elements::<bool>(mask)?, layout: mask.layout.expand(x.layout.shape())? };
             rows::zip(&context.threads, x, mask, out.uninit(), &|x, mask, target| match (x, mask) {

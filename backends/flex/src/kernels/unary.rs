@@ -12,8 +12,8 @@ use ubique_core::{DType, Element, Error, Result};
 use super::rows::{self, Source};
 use crate::executor::Context;
 use crate::memory::{Out, elements, reusable};
-use crate::simd::elementwise::{Map1, unary as vector};
-use crate::simd::half::{Half, narrow, widen};
+use crate::simd::elementwise::{Map1, unary as vector, unary_half_with};
+use crate::simd::half::Half;
 use crate::simd::{Isa, math};
 
 /// Maps a slice to a slice of the same length, and initialises all of it.
@@ -103,18 +103,8 @@ fn in_place(context: &Context, data: &mut [f32], kernel: Slices<f32, f32>) {
 
 /// A kernel of f32 for half-precision elements, in blocks.
 pub fn through_f32<H: Half>(kernel: Slices<f32, f32>) -> impl Fn(&[H], &mut [MaybeUninit<H>]) + Sync + Send {
-    move |source, target| {
-        let mut wide = [const { MaybeUninit::<f32>::uninit() }; BLOCK];
-        let mut result = [const { MaybeUninit::<f32>::uninit() }; BLOCK];
-        for (source, target) in source.chunks(BLOCK).zip(target.chunks_mut(BLOCK)) {
-            let (wide, result) = (&mut wide[..source.len()], &mut result[..source.len()]);
-            widen(source, wide);
-            // SAFETY: `widen` initialises all of its target.
-            kernel(unsafe { crate::memory::assume_init(wide) }, result);
-            // SAFETY: so do kernels.
-            narrow(unsafe { crate::memory::assume_init(result) }, target);
-        }
-    }
+    // SAFETY: kernels initialise all of their target.
+    move |source, target| unsafe { unary_half_with(kernel, source, target) }
 }
 
 fn test<T: Element>(op: Unary) -> impl Fn(&[T], &mut [MaybeUninit<bool>]) + Sync + Send {

@@ -109,7 +109,7 @@ pub fn unary_half<H: Half, M: Map1<f32, f32>>(map: M, source: &[H], target: &mut
 ///
 /// # Safety
 /// `map` initialises all of its target.
-pub(super) unsafe fn unary_half_with<H: Half>(
+pub(crate) unsafe fn unary_half_with<H: Half>(
     map: impl Fn(&[f32], &mut [MaybeUninit<f32>]),
     source: &[H],
     target: &mut [MaybeUninit<H>],
@@ -226,7 +226,7 @@ pub fn binary_half_to_half<H: Half, M: Map2<f32, f32, f32>>(
 ///
 /// # Safety
 /// `map` initialises all of its target.
-pub(super) unsafe fn binary_half_with<H: Half>(
+pub(crate) unsafe fn binary_half_with<H: Half>(
     map: impl Fn(Operand<'_, f32>, Operand<'_, f32>, &mut [MaybeUninit<f32>]),
     a: Operand<'_, H>,
     b: Operand<'_, H>,

@@ -274,16 +274,6 @@ impl Unary {
     pub fn float_fn(self) -> fn(f64) -> f64 {
         self.row().float
     }
-
-    /// The function on one reference float.
-    pub fn eval_float(self, x: f64) -> f64 {
-        (self.row().float)(x)
-    }
-
-    /// The function on one exact integer, before wrapping.
-    pub fn eval_int(self, x: i128) -> i128 {
-        (self.row().int)(x)
-    }
 }
 
 impl Rule for Unary {
