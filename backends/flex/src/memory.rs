@@ -10,6 +10,32 @@ use ubique_core::{Element, Error, Result};
 
 pub use crate::simd::uninit::assume_init;
 
+/// Memory of a result.
+enum Memory {
+    /// In the buffer itself.
+    Inline(Buffer),
+    /// From the pool.
+    Pooled(Block),
+}
+
+impl Memory {
+    #[inline]
+    fn new(pool: &HostPool, len: usize) -> Result<Memory> {
+        match Buffer::inline(len) {
+            Some(buffer) => Ok(Memory::Inline(buffer)),
+            None => pool.alloc(len).map(Memory::Pooled).map_err(|e| Error::out_of_memory(e.to_string())),
+        }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [MaybeUninit<u8>] {
+        match self {
+            Memory::Inline(buffer) => buffer.host_bytes_mut().unwrap_or_default(),
+            Memory::Pooled(block) => block.as_uninit_mut(),
+        }
+    }
+}
+
 /// A pooled block all of whose bytes have been written.
 struct Filled(Block);
 
@@ -30,7 +56,7 @@ impl Storage for Filled {
 
 /// An output under construction: `len` elements, not initialised yet.
 pub struct Out<T> {
-    block: Block,
+    memory: Memory,
     of: PhantomData<T>,
 }
 
@@ -39,16 +65,15 @@ impl<T: Element> Out<T> {
     #[inline]
     pub fn new(pool: &HostPool, len: usize) -> Result<Out<T>> {
         let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| Error::shape("the result's size overflows"))?;
-        let block = pool.alloc(bytes).map_err(|e| Error::out_of_memory(e.to_string()))?;
-        Ok(Out { block, of: PhantomData })
+        Ok(Out { memory: Memory::new(pool, bytes)?, of: PhantomData })
     }
 
     /// The elements, to be written.
     #[inline]
     pub fn uninit(&mut self) -> &mut [MaybeUninit<T>] {
-        let bytes = self.block.as_uninit_mut();
+        let bytes = self.memory.bytes_mut();
         let len = bytes.len() / size_of::<T>();
-        // SAFETY: blocks are aligned to 64 bytes, more than any element needs, and `len` elements lie in the block.
+        // SAFETY: memory is aligned to 8 bytes or more, as every element needs at most, and has room for `len`.
         unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), len) }
     }
 
@@ -68,7 +93,10 @@ impl<T: Element> Out<T> {
     /// Every element has been written.
     #[inline]
     pub unsafe fn finish(self) -> Buffer {
-        Buffer::new(Filled(self.block))
+        match self.memory {
+            Memory::Inline(buffer) => buffer,
+            Memory::Pooled(block) => Buffer::new(Filled(block)),
+        }
     }
 }
 

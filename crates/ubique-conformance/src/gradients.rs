@@ -50,7 +50,7 @@ fn weights(outputs: &[RefTensor]) -> Vec<Vec<f64>> {
 /// The weighted sum of the reference's float outputs.
 fn value(op: &Op, operands: &[RefTensor]) -> Result<f64> {
     let specs: Vec<_> = operands.iter().map(|o| o.spec.clone()).collect();
-    let outputs = op.rule().reference(operands, op.infer(&specs)?.as_slice())?;
+    let outputs = op.rule().reference(operands, &op.infer(&specs)?)?;
     let weights = weights(&outputs);
     let pairs = outputs.iter().zip(&weights).filter(|(o, _)| o.is_float());
     Ok(pairs.map(|(o, w)| o.floats().iter().zip(w).map(|(v, w)| v * w).sum::<f64>()).sum())

@@ -12,19 +12,35 @@ pub struct Layout {
     shape: Shape,
     strides: Strides,
     offset: usize,
+    // What every kernel asks first, so it is worked out once.
+    elements: usize,
+    is_contiguous: bool,
 }
 
 impl Layout {
+    fn new(shape: Shape, strides: Strides, offset: usize) -> Layout {
+        let elements = shape.iter().product();
+        let mut step = 1isize;
+        let mut dense = true;
+        for (&stride, &extent) in strides.iter().zip(shape.iter()).rev() {
+            dense &= extent == 1 || stride == step;
+            step = step.wrapping_mul(extent as isize);
+        }
+        Layout { shape, strides, offset, elements, is_contiguous: dense || elements == 0 }
+    }
+
     /// Row-major, from the buffer's start.
     #[inline]
     pub fn contiguous(shape: Shape) -> Layout {
         let mut strides = Strides::repeat(1, shape.rank());
+        let mut elements = 1usize;
         let mut step = 1isize;
         for (stride, &extent) in strides.as_mut_slice().iter_mut().zip(shape.iter()).rev() {
             *stride = step;
             step = step.wrapping_mul(extent.max(1) as isize);
+            elements = elements.wrapping_mul(extent);
         }
-        Layout { shape, strides, offset: 0 }
+        Layout { shape, strides, offset: 0, elements, is_contiguous: true }
     }
 
     /// A layout from its parts.
@@ -52,7 +68,7 @@ impl Layout {
                 )));
             }
         }
-        Ok(Layout { shape, strides, offset })
+        Ok(Layout::new(shape, strides, offset))
     }
 
     /// The extents.
@@ -76,29 +92,26 @@ impl Layout {
     /// The number of elements. A layout is only made for shapes whose count does not overflow.
     #[inline]
     pub fn elements(&self) -> usize {
-        self.shape.iter().product()
+        self.elements
     }
 
     /// Whether the elements lie row-major without gaps (wherever they begin).
     #[inline]
     pub fn is_contiguous(&self) -> bool {
-        let mut step = 1isize;
-        for (&stride, &extent) in self.strides.iter().zip(self.shape.iter()).rev() {
-            if extent != 1 {
-                if stride != step {
-                    return self.elements() == 0;
-                }
-                step *= extent as isize;
-            }
-        }
-        true
+        self.is_contiguous
+    }
+
+    /// Whether the elements lie row-major from the buffer's start.
+    #[inline]
+    pub fn is_row_major(&self) -> bool {
+        self.is_contiguous && self.offset == 0
     }
 
     /// Axes in a new order. `axes` must be a permutation of `0..rank`.
     pub fn permute(&self, axes: &[usize]) -> Layout {
         let shape = axes.iter().map(|&a| self.shape[a]).collect();
         let strides = axes.iter().map(|&a| self.strides[a]).collect();
-        Layout { shape, strides, offset: self.offset }
+        Layout::new(shape, strides, self.offset)
     }
 
     /// Broadcast to a larger shape by strides of 0.
@@ -121,7 +134,7 @@ impl Layout {
                 return Err(fail());
             }
         }
-        Ok(Layout { shape: shape.clone(), strides, offset: self.offset })
+        Ok(Layout::new(shape.clone(), strides, self.offset))
     }
 
     /// Along one axis: begin at `start`, step by `step` (negative steps walk backwards), `len` elements.
@@ -141,7 +154,7 @@ impl Layout {
         let stride = self.strides[axis];
         let offset = if len > 0 { (self.offset as isize + start as isize * stride) as usize } else { self.offset };
         let stride = if len > 1 { stride * step } else { stride };
-        Ok(Layout { shape: self.shape.with(axis, len), strides: self.strides.with(axis, stride), offset })
+        Ok(Layout::new(self.shape.with(axis, len), self.strides.with(axis, stride), offset))
     }
 
     /// The same elements under another shape, where strides can express it; `None` where a copy is needed.
@@ -176,7 +189,7 @@ impl Layout {
             }
             (i, j) = (i_end, j_end);
         }
-        Some(Layout { shape: shape.clone(), strides, offset: self.offset })
+        Some(Layout::new(shape.clone(), strides, self.offset))
     }
 
     /// Sliding windows over one axis: that axis becomes the number of windows, and a last axis of `size` is added.
@@ -196,7 +209,7 @@ impl Layout {
         let outer = if windows > 1 { stride * step as isize } else { stride };
         let strides = self.strides.with(axis, outer).inserted(self.shape.rank(), stride);
         shape.elements()?;
-        Ok(Layout { shape, strides, offset: self.offset })
+        Ok(Layout::new(shape, strides, self.offset))
     }
 
     /// Takes out axes of extent 1 and joins neighbours that lie as one, for kernels that loop over strides.

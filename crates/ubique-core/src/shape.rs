@@ -12,20 +12,43 @@ use crate::error::{Error, Result};
 pub const INLINE_RANK: usize = 6;
 
 /// One value per axis: an inline array up to rank 6, boxed above. Reads as a slice.
-#[derive(Clone)]
 pub struct Dims<T>(Repr<T>);
 
-#[derive(Clone)]
+impl<T: Copy> Clone for Dims<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        Dims(self.0.clone())
+    }
+}
+
 enum Repr<T> {
-    Inline { rank: u8, values: [T; INLINE_RANK] },
+    Inline(Inline<T>),
     Heap(Box<[T]>),
+}
+
+/// Plain data of whole words: copies go by wide loads, which must not wait for narrower stores.
+#[derive(Clone, Copy)]
+struct Inline<T> {
+    /// Those from `rank` on are the type's default, so that comparing two needs no loop.
+    values: [T; INLINE_RANK],
+    rank: usize,
+}
+
+impl<T: Copy> Clone for Repr<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        match self {
+            Repr::Inline(inline) => Repr::Inline(*inline),
+            Repr::Heap(values) => Repr::Heap(values.clone()),
+        }
+    }
 }
 
 impl<T: Copy + Default> Dims<T> {
     /// No axes.
     #[inline]
     pub fn empty() -> Dims<T> {
-        Dims(Repr::Inline { rank: 0, values: [T::default(); INLINE_RANK] })
+        Dims(Repr::Inline(Inline { rank: 0, values: [T::default(); INLINE_RANK] }))
     }
 
     /// A copy of a slice.
@@ -36,23 +59,24 @@ impl<T: Copy + Default> Dims<T> {
         }
         let mut values = [T::default(); INLINE_RANK];
         values[..slice.len()].copy_from_slice(slice);
-        Dims(Repr::Inline { rank: slice.len() as u8, values })
+        Dims(Repr::Inline(Inline { rank: slice.len(), values }))
     }
 
     /// `rank` copies of a value.
     #[inline]
     pub fn repeat(value: T, rank: usize) -> Dims<T> {
-        match rank {
-            0..=INLINE_RANK => Dims(Repr::Inline { rank: rank as u8, values: [value; INLINE_RANK] }),
-            _ => Dims(Repr::Heap(vec![value; rank].into())),
+        if rank > INLINE_RANK {
+            return Dims(Repr::Heap(vec![value; rank].into()));
         }
+        let values = std::array::from_fn(|axis| if axis < rank { value } else { T::default() });
+        Dims(Repr::Inline(Inline { rank, values }))
     }
 
     /// The values, to change in place.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         match &mut self.0 {
-            Repr::Inline { rank, values } => &mut values[..*rank as usize],
+            Repr::Inline(inline) => &mut inline.values[..inline.rank],
             Repr::Heap(values) => values,
         }
     }
@@ -91,7 +115,7 @@ impl<T> Deref for Dims<T> {
     #[inline]
     fn deref(&self) -> &[T] {
         match &self.0 {
-            Repr::Inline { rank, values } => &values[..*rank as usize],
+            Repr::Inline(inline) => &inline.values[..inline.rank],
             Repr::Heap(values) => values,
         }
     }
@@ -100,7 +124,14 @@ impl<T> Deref for Dims<T> {
 impl<T: PartialEq> PartialEq for Dims<T> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        **self == **other
+        match (&self.0, &other.0) {
+            // All compared without a branch: array equality would call the C library for these few words.
+            (Repr::Inline(a), Repr::Inline(b)) => {
+                a.values.iter().zip(&b.values).fold(a.rank == b.rank, |same, (a, b)| same & (a == b))
+            }
+            (Repr::Heap(values), Repr::Heap(others)) => values == others,
+            _ => false,
+        }
     }
 }
 impl<T: Eq> Eq for Dims<T> {}
@@ -136,7 +167,7 @@ impl<T: Copy + Default> FromIterator<T> for Dims<T> {
             values[rank] = value;
             rank += 1;
         }
-        Dims(Repr::Inline { rank: rank as u8, values })
+        Dims(Repr::Inline(Inline { rank, values }))
     }
 }
 

@@ -155,33 +155,44 @@ fn run_with<T: Element, U: Element>(
     out: &TensorSpec,
     kernel: &(dyn Fn(Lane<'_, T>, Lane<'_, T>, &mut [MaybeUninit<U>]) + Sync),
 ) -> Result<Buffer> {
-    let count = out.shape.iter().product();
-    let mut result = Out::<U>::new(&context.pool, count)?;
-    let target = result.uninit();
+    let mut result;
     match right {
         Right::Scalar(scalar) => {
             let scalar = T::from_scalar(scalar);
-            let source = Source { data: elements::<T>(left)?, layout: left.layout.clone() };
-            rows::map(&context.threads, source, target, &|x: &[T], target| match reversed {
+            let source = Source { data: elements::<T>(left)?, layout: left.layout().clone() };
+            result = Out::<U>::new(&context.pool, left.layout.elements())?;
+            rows::map(&context.threads, source, result.uninit(), &|x: &[T], target| match reversed {
                 false => kernel(Lane::Slice(x), Lane::Scalar(scalar), target),
                 true => kernel(Lane::Scalar(scalar), Lane::Slice(x), target),
             });
         }
         Right::Tensor(right) => {
             let right: &View = right;
-            let same = left.shape() == right.shape() && count <= rows::GRAIN;
-            match (same, contiguous::<T>(left)?, contiguous::<T>(right)?) {
-                (true, Some(a), Some(b)) => kernel(Lane::Slice(a), Lane::Slice(b), target),
-                _ => {
+            match pair::<T>(left, right)? {
+                Some((a, b)) => {
+                    result = Out::<U>::new(&context.pool, a.len())?;
+                    kernel(Lane::Slice(a), Lane::Slice(b), result.uninit());
+                }
+                None => {
+                    result = Out::<U>::new(&context.pool, out.shape.elements()?)?;
                     let a = Source { data: elements::<T>(left)?, layout: left.layout.expand(&out.shape)? };
                     let b = Source { data: elements::<T>(right)?, layout: right.layout.expand(&out.shape)? };
-                    rows::zip(&context.threads, a, b, target, kernel);
+                    rows::zip(&context.threads, a, b, result.uninit(), kernel);
                 }
             }
         }
     }
     // SAFETY: the kernel is called for every part of the target, and initialises what it is given.
     Ok(unsafe { result.finish() })
+}
+
+/// The elements of two small operands that lie in the same order: no loop over rows is worth setting up for these.
+#[inline]
+fn pair<'a, T: Element>(left: &'a View, right: &'a View) -> Result<Option<(&'a [T], &'a [T])>> {
+    if left.layout.elements() > rows::GRAIN || left.shape() != right.shape() {
+        return Ok(None);
+    }
+    Ok(contiguous::<T>(left)?.zip(contiguous::<T>(right)?))
 }
 
 fn missing(op: Binary, dtype: DType) -> Error {

@@ -59,7 +59,7 @@ pub fn to_contiguous(context: &Context, view: &View) -> Result<View> {
         return Ok(view.clone());
     }
     let layout = Layout::contiguous(view.shape().clone());
-    Ok(View { buffer: contiguous(context, view)?, layout, dtype: view.dtype })
+    Ok(View::new(contiguous(context, view)?, layout, view.dtype))
 }
 
 /// Operands joined along an axis.

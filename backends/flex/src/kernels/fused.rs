@@ -50,7 +50,7 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
         if !is_half(spec.dtype) {
             return Ok(buffer);
         }
-        let view = View { buffer, layout: Layout::contiguous(spec.shape.clone()), dtype: DType::F32 };
+        let view = View::new(buffer, Layout::contiguous(spec.shape.clone()), DType::F32);
         cast::cast(context, &view, spec.dtype)
     };
     results.into_iter().zip(outputs).map(narrow).collect::<Result<Vec<_>>>().map(several)
@@ -67,7 +67,7 @@ pub fn several(mut buffers: Vec<Buffer>) -> Outputs {
 /// A row-major copy in another dtype.
 pub fn converted(context: &Context, view: &View, dtype: DType) -> Result<View> {
     let buffer = cast::cast(context, view, dtype)?;
-    Ok(View { buffer, layout: Layout::contiguous(view.shape().clone()), dtype })
+    Ok(View::new(buffer, Layout::contiguous(view.shape().clone()), dtype))
 }
 
 /// Row-major f32 views of all operands that are f32; others as they are.

@@ -54,7 +54,7 @@ fn in_f32(
     out: &TensorSpec,
     run: impl FnOnce(&[View], &TensorSpec) -> Result<Buffer>,
 ) -> Result<Buffer> {
-    let view = |buffer, shape: &Shape| View { buffer, layout: Layout::contiguous(shape.clone()), dtype: DType::F32 };
+    let view = |buffer, shape: &Shape| View::new(buffer, Layout::contiguous(shape.clone()), DType::F32);
     let widen = |x: &&View| Ok(view(cast(context, x, DType::F32)?, x.shape()));
     let wide = operands.iter().map(widen).collect::<Result<Vec<_>>>()?;
     let result = run(&wide, &TensorSpec { shape: out.shape.clone(), dtype: DType::F32 })?;
@@ -245,7 +245,7 @@ impl Product {
             false => {
                 // Rows of the right matrix are read as slices.
                 let layout = Layout::contiguous(b.shape().clone());
-                copy = View { buffer: contiguous(context, b)?, layout, dtype: b.dtype };
+                copy = View::new(contiguous(context, b)?, layout, b.dtype);
                 (elements::<T>(&copy)?, Operand::new(&copy.layout, self.left.starts.shape(), false)?)
             }
         };

@@ -14,7 +14,7 @@ use crate::simd::{Isa, Kernel, vectorize};
 fn own<'a>(context: &Context, operand: &'a mut Operand<'_>, space: &'a mut Option<View>) -> Result<&'a mut View> {
     let fresh = |from: &View| -> Result<View> {
         let layout = Layout::contiguous(from.shape().clone());
-        Ok(View { buffer: copy::contiguous(context, from)?, layout, dtype: from.dtype })
+        Ok(View::new(copy::contiguous(context, from)?, layout, from.dtype))
     };
     match operand {
         Operand::Ref(view) => Ok(space.insert(fresh(view)?)),
@@ -119,7 +119,7 @@ fn zeros(context: &Context, like: &View) -> Result<View> {
     out.filled(0.0);
     // SAFETY: `filled` writes every element.
     let buffer = unsafe { out.finish() };
-    Ok(View { buffer, layout: Layout::contiguous(like.shape().clone()), dtype: like.dtype })
+    Ok(View::new(buffer, Layout::contiguous(like.shape().clone()), like.dtype))
 }
 
 /// One step of gradient descent.

@@ -30,7 +30,7 @@ fn dense<'a, T: Element>(context: &Context, view: &'a View, copied: &'a mut Opti
         return Ok(elements);
     }
     let layout = Layout::contiguous(view.shape().clone());
-    let copy = copied.insert(View { buffer: copy::contiguous(context, view)?, layout, dtype: view.dtype });
+    let copy = copied.insert(View::new(copy::contiguous(context, view)?, layout, view.dtype));
     contiguous(copy)?.ok_or_else(|| Error::backend("a copy is not contiguous"))
 }
 

@@ -7,7 +7,6 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::autodiff::node::{Edge, Node, Record, Saved};
 use crate::autodiff::vjp::Vjp;
-use crate::backend::View;
 use crate::dispatch::run;
 use crate::error::{Error, Result};
 use crate::shape::TensorSpec;
@@ -79,7 +78,7 @@ struct Walk {
     waiting: BTreeMap<u64, Waiting>,
     create_graph: bool,
     /// Results of recomputed nodes, for the duration of the walk.
-    recomputed: HashMap<u64, Vec<View>>,
+    recomputed: HashMap<u64, Vec<Tensor>>,
 }
 
 pub(crate) fn backward(root: &Tensor, create_graph: bool) -> Result<Gradients> {
@@ -216,54 +215,48 @@ impl Walk {
 
     /// An operand as the rule shall see it: tracked only where the gradients shall be differentiable.
     fn input(&mut self, record: &Record, position: usize) -> Result<Tensor> {
-        let view = self.input_view(record, position)?;
-        let tensor = Tensor::from_view(view, record.device.clone());
+        let tensor = self.operand(record, position)?;
         Ok(match (&record.inputs[position].parent, self.create_graph) {
             (Some(edge), true) => tensor.with_edge(edge.clone()),
-            _ => tensor,
+            _ => tensor.into_detached(),
         })
     }
 
-    fn input_view(&mut self, record: &Record, position: usize) -> Result<View> {
+    /// An operand again, tracked or not.
+    fn operand(&mut self, record: &Record, position: usize) -> Result<Tensor> {
         let input = &record.inputs[position];
         match (&input.saved, &input.parent) {
-            (Saved::Value(view), _) => Ok(view.clone()),
+            (Saved::Value(tensor), _) => Ok(tensor.clone()),
             (Saved::Recompute, Some(edge)) => {
                 let parent = edge.node.record.as_ref().ok_or_else(|| Error::gradient("a leaf cannot be recomputed"))?;
-                let views = self.recompute(&edge.node, parent)?;
-                views.get(edge.output).cloned().ok_or_else(|| Error::gradient("a recomputed op lost an output"))
+                let outputs = self.recompute(&edge.node, parent)?;
+                outputs.get(edge.output).cloned().ok_or_else(|| Error::gradient("a recomputed op lost an output"))
             }
             _ => Err(Error::gradient(format!("operand {position} of {} was not saved", record.op.name()))),
         }
     }
 
     fn outputs(&mut self, node: &Arc<Node>, record: &Record) -> Result<Vec<Tensor>> {
-        let views = match record.saved_outputs.get() {
-            Some(views) => views.as_slice().to_vec(),
+        let outputs = match record.saved_outputs.get() {
+            Some(outputs) => outputs.as_slice().to_vec(),
             None => self.recompute(node, record)?,
         };
-        let tensors = views.into_iter().enumerate().map(|(output, view)| {
-            let tensor = Tensor::from_view(view, record.device.clone());
-            match self.create_graph {
-                true => tensor.with_edge(Edge { node: node.clone(), output }),
-                false => tensor,
-            }
-        });
-        Ok(tensors.collect())
+        if !self.create_graph {
+            return Ok(outputs);
+        }
+        let edge = |output| Edge { node: node.clone(), output };
+        Ok(outputs.into_iter().enumerate().map(|(output, tensor)| tensor.with_edge(edge(output))).collect())
     }
 
-    /// Runs a memory-bound op again, after those of its operands that were dropped too.
-    fn recompute(&mut self, node: &Arc<Node>, record: &Record) -> Result<Vec<View>> {
-        if let Some(views) = self.recomputed.get(&node.id) {
-            return Ok(views.clone());
+    /// Runs a memory-bound op again, after those of its operands that were dropped too. The results are untracked.
+    fn recompute(&mut self, node: &Arc<Node>, record: &Record) -> Result<Vec<Tensor>> {
+        if let Some(outputs) = self.recomputed.get(&node.id) {
+            return Ok(outputs.clone());
         }
-        let mut inputs = Vec::new();
-        for position in 0..record.inputs.len() {
-            inputs.push(Tensor::from_view(self.input_view(record, position)?, record.device.clone()));
-        }
-        let results = run::call_many(record.op.clone(), &inputs.iter().collect::<Vec<_>>())?;
-        let views: Vec<View> = results.into_iter().map(Tensor::into_view).collect();
-        self.recomputed.insert(node.id, views.clone());
-        Ok(views)
+        let operands = (0..record.inputs.len()).map(|i| Ok(self.operand(record, i)?.into_detached()));
+        let operands = operands.collect::<Result<Vec<_>>>()?;
+        let outputs = run::call_many(record.op.clone(), &operands.iter().collect::<Vec<_>>())?;
+        self.recomputed.insert(node.id, outputs.clone());
+        Ok(outputs)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 
 use crate::autodiff::checkpoints;
-use crate::backend::{Several, View};
+use crate::backend::Several;
 use crate::dispatch::Device;
 use crate::dispatch::run::Arg;
 use crate::op::Op;
@@ -56,8 +56,9 @@ pub(crate) struct Record {
     pub op: Op,
     pub device: Device,
     pub inputs: SmallVec<[Input; 2]>,
-    /// The outputs, where the rule looks at them. Set once, right after the op ran.
-    pub saved_outputs: OnceLock<Several<View>>,
+    /// The outputs, where the rule looks at them. Set once, right after the op ran. They are untracked: an edge would
+    /// close a circle of references.
+    pub saved_outputs: OnceLock<Several<Tensor>>,
 }
 
 /// One operand of a recorded op.
@@ -71,8 +72,8 @@ pub(crate) struct Input {
 pub(crate) enum Saved {
     /// Not at all: no gradient needs it.
     Nothing,
-    /// It was kept.
-    Value(View),
+    /// It was kept, with its edge.
+    Value(Tensor),
     /// By running its memory-bound parent again.
     Recompute,
 }
@@ -107,7 +108,7 @@ impl Recording {
             let saved = match tensor.edge() {
                 _ if !(saves.input(i) || replayable) => Saved::Nothing,
                 Some(edge) if edge.node.recomputes() => Saved::Recompute,
-                _ => Saved::Value(tensor.view().clone()),
+                _ => Saved::Value(tensor.clone()),
             };
             Input { spec: tensor.spec(), saved, parent: tensor.edge().cloned() }
         });
@@ -118,16 +119,13 @@ impl Recording {
 
     /// Gives the floating-point results their place in the graph.
     pub fn finish(self, results: Several<Tensor>) -> Several<Tensor> {
-        let view = |tensor: &Tensor| tensor.view().clone();
-        let (outputs, saved) = match &results {
-            Several::One(tensor) => (Several::One(tensor.spec()), Several::One(view(tensor))),
-            Several::Many(list) => {
-                (Several::Many(list.iter().map(Tensor::spec).collect()), Several::Many(list.iter().map(view).collect()))
-            }
+        let outputs = match &results {
+            Several::One(tensor) => Several::One(tensor.spec()),
+            Several::Many(list) => Several::Many(list.iter().map(Tensor::spec).collect()),
         };
         if self.saves_outputs {
             // Cannot be set already: the record is not shared yet.
-            let _ = self.record.saved_outputs.set(saved);
+            let _ = self.record.saved_outputs.set(results.clone());
         }
         let depth = self.record.inputs.iter().filter(|i| matches!(i.saved, Saved::Recompute));
         let depth = depth.filter_map(|i| i.parent.as_ref()).map(|edge| edge.node.depth + 1).max().unwrap_or(0);

@@ -97,13 +97,19 @@ pub trait Executor: Send + Sync {
 pub struct View {
     /// The memory.
     pub buffer: Buffer,
-    /// Which of its elements.
-    pub layout: Layout,
+    /// Which of its elements. Shared, because most results lie as their operands do.
+    pub layout: Arc<Layout>,
     /// What they are.
     pub dtype: DType,
 }
 
 impl View {
+    /// A view from its parts.
+    #[inline]
+    pub fn new(buffer: Buffer, layout: impl Into<Arc<Layout>>, dtype: DType) -> View {
+        View { buffer, layout: layout.into(), dtype }
+    }
+
     /// Shape and dtype.
     #[inline]
     pub fn spec(&self) -> TensorSpec {
@@ -114,6 +120,12 @@ impl View {
     #[inline]
     pub fn shape(&self) -> &Shape {
         self.layout.shape()
+    }
+
+    /// Where the elements lie.
+    #[inline]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 }
 

@@ -104,13 +104,14 @@ impl Opened {
 /// autodiff setting.
 #[derive(Clone)]
 pub struct Device {
-    pub(crate) opened: Arc<Opened>,
+    /// Lives for ever: a device stays open once it was used, so handles need no reference count.
+    pub(crate) opened: &'static Opened,
     /// `None` where tensors of this handle cannot be tracked.
     autodiff: Option<Checkpointing>,
 }
 
 impl Device {
-    pub(crate) fn from_opened(opened: Arc<Opened>) -> Device {
+    pub(crate) fn from_opened(opened: &'static Opened) -> Device {
         Device { opened, autodiff: None }
     }
 
@@ -152,12 +153,12 @@ impl Device {
 
     /// As [`Device::autodiff`], with a choice of what is kept for the backward pass.
     pub fn autodiff_with(&self, checkpointing: Checkpointing) -> Device {
-        Device { opened: self.opened.clone(), autodiff: Some(checkpointing) }
+        Device { opened: self.opened, autodiff: Some(checkpointing) }
     }
 
     /// The same device without gradients.
     pub fn inner(&self) -> Device {
-        Device { opened: self.opened.clone(), autodiff: None }
+        Device { opened: self.opened, autodiff: None }
     }
 
     /// Whether tensors of this handle can be tracked.
@@ -239,7 +240,7 @@ impl Device {
 impl PartialEq for Device {
     #[inline]
     fn eq(&self, other: &Device) -> bool {
-        Arc::ptr_eq(&self.opened, &other.opened)
+        std::ptr::eq(self.opened, other.opened)
     }
 }
 impl Eq for Device {}

@@ -1,17 +1,18 @@
 //! The way of an op: check the devices, infer, pass the layers, run (natively, decomposed, or on the host), record the gradient.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use crate::autodiff::node::Recording;
+use crate::backend::buffer::Buffer;
 use crate::backend::{Operand, Several, Support, View};
 use crate::dispatch::{Device, Fallback, layer};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::op::reference::RefTensor;
 use crate::op::view::Contiguous;
-use crate::op::{Gradient, Op, Specs};
+use crate::op::{Gradient, Op, Rule, Specs};
 use crate::shape::TensorSpec;
 use crate::tensor::Tensor;
 
@@ -171,118 +172,137 @@ fn common_device(op: &Op, args: &[Arg<'_>]) -> Result<Device> {
 /// Everything from shape inference to the recorded gradient, on a known device.
 fn perform(op: &Op, device: &Device, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
     let spec = |arg: &Arg<'_>| arg.tensor().spec();
-    let run = |args: &mut [Arg<'_>], inputs: &[TensorSpec]| {
-        let rule = op.rule();
-        let outputs = op.infer(inputs).map_err(|e| e.with_device(device.name()))?;
-        if !args.iter().any(|a| a.tensor().is_tracked()) {
-            return compute(op, device, args, inputs, outputs);
-        }
-        match rule.gradient() {
-            Gradient::None => compute(op, device, args, inputs, outputs),
-            Gradient::Decomposition => {
-                device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
-                rule.decompose(&tensors(args))?.map(Several::Many).ok_or_else(|| {
-                    Error::gradient("has neither a gradient nor a decomposition").with_op(op.name(), inputs)
-                })
-            }
-            Gradient::Own => {
-                let recording = Recording::new(op, device, args);
-                let results = compute(op, device, args, inputs, outputs)?;
-                Ok(recording.finish(results))
-            }
-        }
-    };
     // As in `with_each`.
     match args {
-        [] => run(args, &[]),
+        [] => perform_on(op, device, args, &[]),
         [a] => {
             let specs = [spec(a)];
-            run(args, &specs)
+            perform_on(op, device, args, &specs)
         }
         [a, b] => {
             let specs = [spec(a), spec(b)];
-            run(args, &specs)
+            perform_on(op, device, args, &specs)
         }
         [a, b, c] => {
             let specs = [spec(a), spec(b), spec(c)];
-            run(args, &specs)
+            perform_on(op, device, args, &specs)
         }
         more => {
             let specs: Vec<TensorSpec> = more.iter().map(spec).collect();
-            run(more, &specs)
+            perform_on(op, device, more, &specs)
         }
     }
 }
 
-/// The results, without recording.
-#[inline]
-fn compute(
-    op: &Op,
-    device: &Device,
-    args: &mut [Arg<'_>],
-    inputs: &[TensorSpec],
-    outputs: Specs,
-) -> Result<Several<Tensor>> {
+fn perform_on(op: &Op, device: &Device, args: &mut [Arg<'_>], inputs: &[TensorSpec]) -> Result<Several<Tensor>> {
     let rule = op.rule();
-    if rule.is_view() {
-        return look(op, device, args).map(Several::One);
+    let specs = rule.infer(inputs).map_err(|e| e.with_op(rule.name(), inputs).with_device(device.name()))?;
+    let call = Call { op, rule, device, inputs, specs: &specs };
+    if !args.iter().any(|a| a.tensor().is_tracked()) {
+        return call.compute(args);
     }
-    let executor = device.executor();
-    let fail = |e: Error| e.with_op(op.name(), inputs).with_device(device.name());
-    if executor.supports(op, inputs) == Support::Native {
-        device.opened.native.fetch_add(1, Ordering::Relaxed);
-        let run = |operands: &mut [Operand<'_>]| executor.execute(op, operands, outputs.as_slice());
-        let buffers = with_each(args, Arg::operand, run).map_err(fail)?;
-        return wrap(device, buffers, outputs);
+    match rule.gradient() {
+        Gradient::None => call.compute(args),
+        Gradient::Decomposition => {
+            device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
+            rule.decompose(&tensors(args))?
+                .map(Several::Many)
+                .ok_or_else(|| Error::gradient("has neither a gradient nor a decomposition").with_op(op.name(), inputs))
+        }
+        Gradient::Own => {
+            let recording = Recording::new(op, device, args);
+            let results = call.compute(args)?;
+            Ok(recording.finish(results))
+        }
     }
-    // Without their gradient nodes, so that the inner ops are not recorded: the op as a whole is.
-    let tensors: Vec<Tensor> = args.iter().map(|arg| arg.tensor().detach()).collect();
-    if let Some(results) = rule.decompose(&tensors)? {
-        device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
-        return Ok(Several::Many(results));
-    }
-    on_host(op, device, &tensors, outputs.as_slice()).map(Several::Many).map_err(fail)
 }
 
-#[inline]
-fn wrap(device: &Device, buffers: Several<crate::backend::buffer::Buffer>, outputs: Specs) -> Result<Several<Tensor>> {
-    let tensor = |buffer, spec: TensorSpec| {
-        Tensor::from_view(View { buffer, layout: Layout::contiguous(spec.shape), dtype: spec.dtype }, device.clone())
-    };
-    match (buffers, outputs) {
-        (Several::One(buffer), Several::One(spec)) => Ok(Several::One(tensor(buffer, spec))),
-        (buffers, specs) => {
-            let (buffers, specs) = (buffers.into_vec(), specs.into_vec());
-            if buffers.len() != specs.len() {
-                return Err(Error::backend(format!(
-                    "the device gave {} outputs instead of {}",
-                    buffers.len(),
-                    specs.len()
-                )));
+/// An op with its operands' and outputs' specs, on its way to the device. It records no gradient.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    op: &'a Op,
+    rule: &'a dyn Rule,
+    device: &'a Device,
+    inputs: &'a [TensorSpec],
+    specs: &'a Specs,
+}
+
+impl Call<'_> {
+    /// The results: of the device's own kernel, of simpler ops, or of the host.
+    #[inline]
+    fn compute(&self, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
+        if self.rule.is_view() {
+            return self.look(args).map(Several::One);
+        }
+        if self.device.executor().supports(self.op, self.inputs) == Support::Native {
+            return self.execute(args);
+        }
+        // Without their gradient nodes, so that the inner ops are not recorded: the op as a whole is.
+        let tensors: Vec<Tensor> = args.iter().map(|arg| arg.tensor().detach()).collect();
+        if let Some(results) = self.rule.decompose(&tensors)? {
+            self.device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
+            return Ok(Several::Many(results));
+        }
+        on_host(self.op, self.device, &tensors, self.specs.as_slice(self.inputs))
+            .map(Several::Many)
+            .map_err(|e| self.fail(e))
+    }
+
+    #[cold]
+    fn fail(&self, error: Error) -> Error {
+        error.with_op(self.op.name(), self.inputs).with_device(self.device.name())
+    }
+
+    #[inline]
+    fn execute(&self, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
+        self.device.opened.native.fetch_add(1, Ordering::Relaxed);
+        let specs = self.specs.as_slice(self.inputs);
+        let executor = self.device.executor();
+        let run = |operands: &mut [Operand<'_>]| executor.execute(self.op, operands, specs);
+        match (with_each(args, Arg::operand, run).map_err(|e| self.fail(e))?, specs) {
+            (Several::One(buffer), [spec]) => {
+                let layout = match self.specs {
+                    Specs::Like(operand) if args[*operand].tensor().layout().is_row_major() => {
+                        args[*operand].tensor().view().layout.clone()
+                    }
+                    _ => Arc::new(Layout::contiguous(spec.shape.clone())),
+                };
+                let view = View::new(buffer, layout, spec.dtype);
+                Ok(Several::One(Tensor::from_view(view, self.device.clone())))
             }
-            Ok(Several::Many(buffers.into_iter().zip(specs).map(|(b, s)| tensor(b, s)).collect()))
+            (buffers, specs) => self.wrap(buffers.into_vec(), specs).map(Several::Many),
         }
     }
-}
 
-/// A view op: the same buffer under another layout, after a copy where strides cannot express it.
-fn look(op: &Op, device: &Device, args: &[Arg<'_>]) -> Result<Tensor> {
-    let rule = op.rule();
-    let mut input = args.first().ok_or_else(|| Error::value("a view needs an operand"))?.tensor().view().clone();
-    let layout = match rule.view(&input.layout)? {
-        Some(layout) => layout,
-        None => {
-            let spec = input.spec();
-            let mut copy = [Arg::Own(Tensor::from_view(input, device.clone()))];
-            let outputs = spec.clone().into();
-            let results = compute(&Op::Contiguous(Contiguous), device, &mut copy, &[spec], outputs)?;
-            input = single(op, results)?.into_view();
-            rule.view(&input.layout)?
-                .ok_or_else(|| Error::backend(format!("{} of a row-major tensor is no view", op.name())))?
+    fn wrap(&self, buffers: Vec<Buffer>, specs: &[TensorSpec]) -> Result<Vec<Tensor>> {
+        if buffers.len() != specs.len() {
+            let counts = format!("the device gave {} outputs instead of {}", buffers.len(), specs.len());
+            return Err(self.fail(Error::backend(counts)));
         }
-    };
-    let View { buffer, dtype, .. } = input;
-    Ok(Tensor::from_view(View { buffer, layout, dtype }, device.clone()))
+        let tensor = |(buffer, spec): (Buffer, &TensorSpec)| Tensor::from_buffer(buffer, spec.clone(), self.device);
+        Ok(buffers.into_iter().zip(specs).map(tensor).collect())
+    }
+
+    /// A view op: the same buffer under another layout, after a copy where strides cannot express it.
+    fn look(&self, args: &[Arg<'_>]) -> Result<Tensor> {
+        let Call { op, rule, device, .. } = *self;
+        let input = args.first().ok_or_else(|| Error::value("a view needs an operand"))?.tensor();
+        let seen = |input: &Tensor, layout: Layout| {
+            let view = View::new(input.view().buffer.clone(), layout, input.dtype());
+            Tensor::from_view(view, device.clone())
+        };
+        if let Some(layout) = rule.view(input.layout())? {
+            return Ok(seen(input, layout));
+        }
+        let spec = input.spec();
+        let contiguous = Op::Contiguous(Contiguous);
+        let call = Call { op: &contiguous, rule: &Contiguous, inputs: &[spec], specs: &Specs::Like(0), ..*self };
+        let results = call.compute(&mut [Arg::Ref(input)])?;
+        let copy = single(op, results)?;
+        let layout = rule.view(copy.layout())?;
+        let layout = layout.ok_or_else(|| Error::backend(format!("{} of a row-major tensor is no view", op.name())))?;
+        Ok(seen(&copy, layout))
+    }
 }
 
 /// The reference, on the host: for ops that a device neither has nor can compose.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::backend::{Backend, DeviceInfo, DeviceKind, OpenOptions, Unavailable, registry};
 use crate::dispatch::device::{Device, DeviceId, Opened};
@@ -73,13 +73,13 @@ pub(crate) fn probe(backend: &dyn Backend) -> std::result::Result<Vec<DeviceInfo
     })
 }
 
-static OPENED: LazyLock<Mutex<HashMap<String, Arc<Opened>>>> = LazyLock::new(Mutex::default);
+static OPENED: LazyLock<Mutex<HashMap<String, &'static Opened>>> = LazyLock::new(Mutex::default);
 
 fn open(backend: &dyn Backend, index: usize, options: &OpenOptions) -> Result<Device> {
     let name = Selection { backend: backend.name().to_owned(), index, options: options.clone() }.to_string();
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(device) = opened.get(&name) {
-        return Ok(Device::from_opened(device.clone()));
+        return Ok(Device::from_opened(device));
     }
     let fail = |e: Error| e.with_device(&name);
     let executor = catch_unwind(AssertUnwindSafe(|| backend.open(index, options)))
@@ -88,8 +88,8 @@ fn open(backend: &dyn Backend, index: usize, options: &OpenOptions) -> Result<De
     let index16 =
         u16::try_from(index).map_err(|_| fail(Error::device(format!("{index} is too large a device number"))))?;
     let id = DeviceId { type_id: (backend.id() as u16) << 8 | executor.info().class as u16, index: index16 };
-    let device = Arc::new(Opened::new(executor, id, name.clone()));
-    opened.insert(name, device.clone());
+    let device: &'static Opened = Box::leak(Box::new(Opened::new(executor, id, name.clone())));
+    opened.insert(name, device);
     Ok(Device::from_opened(device))
 }
 

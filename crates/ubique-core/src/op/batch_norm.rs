@@ -124,7 +124,7 @@ impl Rule for BatchNorm {
         }
         require_parameter(&inputs[1], "the mean", &statistic.shape, statistic.dtype)?;
         require_parameter(&inputs[2], "the variance", &statistic.shape, statistic.dtype)?;
-        Ok(x.clone().into())
+        Ok(Specs::Like(0))
     }
 
     fn gradient(&self) -> Gradient {

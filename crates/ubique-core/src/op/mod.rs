@@ -37,7 +37,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::autodiff::vjp::{Cotangents, Saves, Vjp};
-use crate::backend::Several;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::shape::TensorSpec;
@@ -46,7 +45,34 @@ use case::Case;
 use reference::RefTensor;
 
 /// Output specs of an op.
-pub type Specs = Several<TensorSpec>;
+#[derive(Clone, Debug)]
+pub enum Specs {
+    /// One output with the shape and dtype of this operand; says so without copying them.
+    Like(usize),
+    /// One output.
+    One(TensorSpec),
+    /// Any other number.
+    Many(Vec<TensorSpec>),
+}
+
+impl Specs {
+    /// The specs of the outputs, given those of the operands.
+    #[inline]
+    pub fn as_slice<'a>(&'a self, inputs: &'a [TensorSpec]) -> &'a [TensorSpec] {
+        match self {
+            Specs::Like(operand) => inputs.get(*operand..=*operand).unwrap_or_default(),
+            Specs::One(spec) => std::slice::from_ref(spec),
+            Specs::Many(specs) => specs,
+        }
+    }
+}
+
+impl From<TensorSpec> for Specs {
+    #[inline]
+    fn from(spec: TensorSpec) -> Specs {
+        Specs::One(spec)
+    }
+}
 
 /// Where an op's gradient comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -276,9 +302,9 @@ impl Op {
     ///
     /// # Errors
     /// Where operands or parameters do not fit; the error names op and operands.
-    #[inline]
-    pub fn infer(&self, inputs: &[TensorSpec]) -> Result<Specs> {
-        self.rule().infer(inputs).map_err(|e| e.with_op(self.name(), inputs))
+    pub fn infer(&self, inputs: &[TensorSpec]) -> Result<Vec<TensorSpec>> {
+        let specs = self.rule().infer(inputs).map_err(|e| e.with_op(self.name(), inputs))?;
+        Ok(specs.as_slice(inputs).to_vec())
     }
 }
 

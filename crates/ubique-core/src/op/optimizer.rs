@@ -171,7 +171,7 @@ impl Rule for SgdStep {
             )));
         }
         require_alike(inputs)?;
-        Ok(if self.momentum != 0.0 { Specs::Many(vec![inputs[0].clone(); 2]) } else { inputs[0].clone().into() })
+        Ok(if self.momentum != 0.0 { Specs::Many(vec![inputs[0].clone(); 2]) } else { Specs::Like(0) })
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {

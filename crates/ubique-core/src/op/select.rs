@@ -120,7 +120,7 @@ impl Rule for MaskedFill {
         if mask.shape.broadcast(&x.shape)? != x.shape {
             return Err(Error::shape(format!("the mask {} does not broadcast to {}", mask.shape, x.shape)));
         }
-        Ok(x.clone().into())
+        Ok(Specs::Like(0))
     }
 
     fn gradient(&self) -> Gradient {
@@ -205,7 +205,7 @@ impl Rule for Clamp {
         if nan(self.min) || nan(self.max) {
             return Err(Error::value("a bound is NaN"));
         }
-        Ok(x.clone().into())
+        Ok(Specs::Like(0))
     }
 
     fn gradient(&self) -> Gradient {

@@ -5,7 +5,6 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use crate::autodiff::vjp::{Cotangents, Saves, Vjp};
-use crate::backend::Several;
 use crate::dispatch::run;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -50,10 +49,7 @@ fn compare_floats(a: f64, b: f64, descending: bool) -> Ordering {
 fn specs(x: &TensorSpec, axis: usize, k: usize) -> Result<Specs> {
     let shape = x.shape.with(axis, k);
     shape.bytes(DType::I64)?;
-    Ok(Several::Many(vec![
-        TensorSpec { shape: shape.clone(), dtype: x.dtype },
-        TensorSpec { shape, dtype: DType::I64 },
-    ]))
+    Ok(Specs::Many(vec![TensorSpec { shape: shape.clone(), dtype: x.dtype }, TensorSpec { shape, dtype: DType::I64 }]))
 }
 
 /// The gradient of elements picked out along an axis goes back to where they stood.

@@ -19,8 +19,8 @@ impl Rule for Transfer {
     }
 
     fn infer(&self, inputs: &[TensorSpec]) -> Result<Specs> {
-        let [x] = operands(inputs)?;
-        Ok(x.clone().into())
+        let [_] = operands(inputs)?;
+        Ok(Specs::Like(0))
     }
 
     fn gradient(&self) -> Gradient {

@@ -9,6 +9,8 @@ mod print;
 pub use index::{At, IntoAt};
 pub use operators::Expr;
 
+use std::sync::Arc;
+
 use crate::autodiff::node::Edge;
 use crate::backend::View;
 use crate::backend::buffer::Buffer;
@@ -19,7 +21,11 @@ use crate::shape::{Shape, TensorSpec};
 
 /// A multi-dimensional array on a device. Clones share the elements; no method changes a tensor in place.
 #[derive(Clone)]
-pub struct Tensor {
+pub struct Tensor(Arc<Inner>);
+
+/// All of a tensor but its elements. Behind one pointer, so that handles cost next to nothing to move and clone.
+#[derive(Clone)]
+struct Inner {
     view: View,
     device: Device,
     edge: Option<Edge>,
@@ -28,18 +34,18 @@ pub struct Tensor {
 impl Tensor {
     #[inline]
     pub(crate) fn from_view(view: View, device: Device) -> Tensor {
-        Tensor { view, device, edge: None }
+        Tensor(Arc::new(Inner { view, device, edge: None }))
     }
 
     /// Wraps a backend's own buffer as a contiguous tensor.
     pub fn from_buffer(buffer: Buffer, spec: TensorSpec, device: &Device) -> Tensor {
-        Tensor::from_view(View { buffer, layout: Layout::contiguous(spec.shape), dtype: spec.dtype }, device.clone())
+        Tensor::from_view(View::new(buffer, Layout::contiguous(spec.shape), spec.dtype), device.clone())
     }
 
     /// The extents.
     #[inline]
     pub fn shape(&self) -> &Shape {
-        self.view.layout.shape()
+        self.0.view.layout.shape()
     }
 
     /// The number of axes.
@@ -51,64 +57,65 @@ impl Tensor {
     /// The number of elements.
     #[inline]
     pub fn elements(&self) -> usize {
-        self.view.layout.elements()
+        self.0.view.layout.elements()
     }
 
     /// The element type.
     #[inline]
     pub fn dtype(&self) -> DType {
-        self.view.dtype
+        self.0.view.dtype
     }
 
     /// Shape and dtype.
     #[inline]
     pub fn spec(&self) -> TensorSpec {
-        self.view.spec()
+        self.0.view.spec()
     }
 
     /// The device that the elements live on.
     #[inline]
     pub fn device(&self) -> &Device {
-        &self.device
+        &self.0.device
     }
 
     /// How the elements lie in their buffer.
     #[inline]
     pub fn layout(&self) -> &Layout {
-        &self.view.layout
+        &self.0.view.layout
     }
 
     /// Buffer, layout and dtype, as backends see them.
     #[inline]
     pub fn view(&self) -> &View {
-        &self.view
+        &self.0.view
     }
 
+    /// The view to be changed: this handle's own, copied first where other handles share it.
     #[inline]
     pub(crate) fn view_mut(&mut self) -> &mut View {
-        &mut self.view
-    }
-
-    #[inline]
-    pub(crate) fn into_view(self) -> View {
-        self.view
+        &mut Arc::make_mut(&mut self.0).view
     }
 
     #[inline]
     pub(crate) fn edge(&self) -> Option<&Edge> {
-        self.edge.as_ref()
+        self.0.edge.as_ref()
     }
 
-    pub(crate) fn with_edge(self, edge: Edge) -> Tensor {
-        Tensor { edge: Some(edge), ..self }
+    pub(crate) fn with_edge(mut self, edge: Edge) -> Tensor {
+        Arc::make_mut(&mut self.0).edge = Some(edge);
+        self
     }
 
-    pub(crate) fn on(self, device: Device) -> Tensor {
-        Tensor { device, ..self }
+    pub(crate) fn on(mut self, device: Device) -> Tensor {
+        Arc::make_mut(&mut self.0).device = device;
+        self
     }
 
     #[inline]
-    pub(crate) fn into_detached(self) -> Tensor {
-        Tensor { edge: None, ..self }
+    pub(crate) fn into_detached(mut self) -> Tensor {
+        if self.0.edge.is_some() {
+            Arc::make_mut(&mut self.0).edge = None;
+        }
+        self
     }
 }

@@ -87,7 +87,7 @@ impl<'a> Side<'a> for Value {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn apply<'a>(op: Binary, left: impl Side<'a>, right: impl Side<'a>) -> Expr {
     let run = || match (left.side()?, right.side()?) {
         (Rhs::Tensor(left), right) => binary(op, left, right),
