@@ -25,12 +25,11 @@ pub fn forward(context: &Context, op: &LayerNorm, views: &[View]) -> Result<Buff
     let bias = if op.bias { Some(floats(&views[1 + op.weight as usize])?) } else { None };
     let mut out = Out::<f32>::new(&context.pool, data.len())?;
     context.threads.rows(out.uninit(), len, (GRAIN / len.max(1)).max(1), &|first, part| {
-        for (source, target) in data[first * len..].chunks(len).zip(part.chunks_mut(len)) {
-            if op.center {
-                rows::layer_norm_row(source, weight, bias, op.eps as f32, target);
-            } else {
-                rows::rms_norm_row(source, weight, op.eps as f32, target);
-            }
+        let source = &data[first * len..][..part.len()];
+        if op.center {
+            rows::layer_norm_rows(source, len, weight, bias, op.eps as f32, part);
+        } else {
+            rows::rms_norm_rows(source, len, weight, op.eps as f32, part);
         }
     });
     // SAFETY: every row is initialised.

@@ -141,6 +141,20 @@ impl Level {
     }
 }
 
+/// Starts to bring memory into the second-level cache. The hardware's own prefetching ends with every page, and
+/// kernels that go over a row several times leave the memory idle meanwhile.
+#[inline(always)]
+pub fn prefetch<T>(slice: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for element in slice.iter().step_by((64 / size_of::<T>()).max(1)) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a hint about an address of the slice; it reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(element).cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = slice;
+}
+
 /// Runs a kernel with the best instruction set that the CPU has (see [`Level::current`]).
 #[inline]
 pub fn vectorize<K: Kernel>(kernel: K) -> K::Output {

@@ -12,4 +12,4 @@ pub mod reduce;
 pub mod rows;
 pub mod uninit;
 
-pub use isa::{Isa, Kernel, Level, Portable, Real, vectorize, vectorize_with};
+pub use isa::{Isa, Kernel, Level, Portable, Real, prefetch, vectorize, vectorize_with};

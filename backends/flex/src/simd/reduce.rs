@@ -76,14 +76,25 @@ pub(super) fn sum_exp<S: Isa>(xs: &[f32], shift: f32) -> f64 {
     total
 }
 
-/// The mean, and the mean of the squared deviations from it, in two passes. NaN of nothing.
+/// The mean, and the mean of the squared deviations from it. NaN of nothing.
+///
+/// One pass over deviations from a guess, the mean of the first elements; a second one, from the mean itself, where the
+/// guess was so far off that the variance would lose digits.
 #[inline(always)]
 pub(super) fn moments<S: Isa>(xs: &[f32]) -> (f64, f64) {
+    let start = &xs[..xs.len().min(LANES)];
+    let guess = (sum_terms(start, |sum, x| sum + x) / start.len() as f64) as f32;
+    let (mean, variance) = moments_about::<S>(xs, guess);
+    let offset = mean - guess as f64;
+    if offset * offset <= variance { (mean, variance) } else { moments_about::<S>(xs, mean as f32) }
+}
+
+#[inline(always)]
+fn moments_about<S: Isa>(xs: &[f32], center: f32) -> (f64, f64) {
     let count = xs.len() as f64;
-    let center = (sum_terms(xs, |sum, x| sum + x) / count) as f32;
     let (sum, squares) = deviations::<S>(xs, center);
-    // The center is the mean up to rounding, of the sum too: what it lacks is the mean of the deviations from it, whose
-    // square is part of each squared deviation.
+    // What the center lacks to the mean is the mean of the deviations from it, whose square is part of each squared
+    // deviation.
     let offset = sum / count;
     (center as f64 + offset, squares / count - offset * offset)
 }

@@ -6,7 +6,7 @@ use super::elementwise::Map2;
 use super::math::exp;
 use super::reduce::{max_lanes, moments, sum_exp, sum_terms};
 use super::uninit::{BLOCK, assume_init};
-use super::{Isa, Kernel, vectorize};
+use super::{Isa, Kernel, prefetch, vectorize};
 use std::mem::MaybeUninit;
 
 /// e^x / Σ e^x over the row. A row with +∞, NaN or nothing but −∞ gives NaN.
@@ -66,35 +66,36 @@ impl Kernel for LogSoftmax<'_> {
     }
 }
 
-/// (x − mean) / √(variance + epsilon), times `scale` and plus `shift` where given. Returns the mean and the reciprocal
-/// of the root, which the gradient needs.
-pub fn layer_norm_row(
+/// (x − mean) / √(variance + epsilon) for each row of `len` elements, times `scale` and plus `shift` where given.
+pub fn layer_norm_rows(
     source: &[f32],
+    len: usize,
     scale: Option<&[f32]>,
     shift: Option<&[f32]>,
     epsilon: f32,
     target: &mut [MaybeUninit<f32>],
-) -> (f32, f32) {
-    check(source, [scale, shift], target);
-    vectorize(Norm { source, scale, shift, epsilon, target, center: true })
+) {
+    check(source, len, [scale, shift], target);
+    vectorize(Norm { source, len, scale, shift, epsilon, target, center: true });
 }
 
-/// x / √(mean of x² + epsilon), times `scale` where given. Returns the reciprocal of the root, which the gradient
-/// needs.
-pub fn rms_norm_row(source: &[f32], scale: Option<&[f32]>, epsilon: f32, target: &mut [MaybeUninit<f32>]) -> f32 {
-    check(source, [scale, None], target);
-    vectorize(Norm { source, scale, shift: None, epsilon, target, center: false }).1
+/// x / √(mean of x² + epsilon) for each row of `len` elements, times `scale` where given.
+pub fn rms_norm_rows(source: &[f32], len: usize, scale: Option<&[f32]>, epsilon: f32, target: &mut [MaybeUninit<f32>]) {
+    check(source, len, [scale, None], target);
+    vectorize(Norm { source, len, scale, shift: None, epsilon, target, center: false });
 }
 
-fn check(source: &[f32], factors: [Option<&[f32]>; 2], target: &[MaybeUninit<f32>]) {
+fn check(source: &[f32], len: usize, factors: [Option<&[f32]>; 2], target: &[MaybeUninit<f32>]) {
     assert_eq!(source.len(), target.len(), "source and target differ in length");
+    assert!(source.is_empty() || source.len().is_multiple_of(len), "not whole rows");
     for factor in factors.into_iter().flatten() {
-        assert_eq!(factor.len(), target.len(), "scale or shift differs from the row in length");
+        assert_eq!(factor.len(), len, "scale or shift differs from the row in length");
     }
 }
 
 struct Norm<'a> {
     source: &'a [f32],
+    len: usize,
     scale: Option<&'a [f32]>,
     shift: Option<&'a [f32]>,
     epsilon: f32,
@@ -103,39 +104,53 @@ struct Norm<'a> {
 }
 
 impl Kernel for Norm<'_> {
-    type Output = (f32, f32);
+    type Output = ();
 
     #[inline(always)]
-    fn run<S: Isa>(self) -> (f32, f32) {
-        let Norm { source, scale, shift, epsilon, target, center } = self;
-        let (mean, variance) = if center {
-            moments::<S>(source)
-        } else {
-            (0.0, sum_terms(source, |sum, x| S::fma(x, x, sum)) / source.len() as f64)
-        };
-        let (exact, factor) = (mean, (1.0 / (variance + epsilon as f64).sqrt()) as f32);
-        // The mean in two parts: rounding it to f32 would show where values are large and lie close together.
-        let mean = exact as f32;
-        let rest = (exact - mean as f64) as f32;
-        let normal = |x: f32| ((x - mean) - rest) * factor;
-        let pairs = target.iter_mut().zip(source);
-        match (scale, shift) {
-            (None, None) => pairs.for_each(|(t, &x)| {
-                t.write(normal(x));
-            }),
-            (Some(scale), None) => pairs.zip(scale).for_each(|((t, &x), &a)| {
-                t.write(normal(x) * a);
-            }),
-            (None, Some(shift)) => pairs.zip(shift).for_each(|((t, &x), &b)| {
-                t.write(normal(x) + b);
-            }),
-            (Some(scale), Some(shift)) => pairs.zip(scale).zip(shift).for_each(|(((t, &x), &a), &b)| {
-                t.write(S::fma(normal(x), a, b));
-            }),
+    fn run<S: Isa>(self) {
+        let Norm { source, len, scale, shift, epsilon, target, center } = self;
+        let mut next = source;
+        for target in target.chunks_mut(len.max(1)) {
+            let (row, after) = next.split_at(len);
+            next = after;
+            let (exact, variance) = match center {
+                true => moments::<S>(row),
+                false => (0.0, sum_terms(row, |sum, x| S::fma(x, x, sum)) / len as f64),
+            };
+            let factor = (1.0 / (variance + epsilon as f64).sqrt()) as f32;
+            // The mean in two parts: rounding it to f32 would show where values are large and lie close together.
+            let mean = exact as f32;
+            let rest = (exact - mean as f64) as f32;
+            let normal = |x: f32| ((x - mean) - rest) * factor;
+            // In pieces, to fetch the next row while this one, which is cached, is worked on.
+            for (piece, target) in target.chunks_mut(PIECE).enumerate() {
+                let at = piece * PIECE;
+                let range = at..at + target.len();
+                prefetch(next.get(range.clone()).unwrap_or_default());
+                let (scale, shift) = (scale.map(|a| &a[range.clone()]), shift.map(|b| &b[range.clone()]));
+                let row = &row[range];
+                let pairs = target.iter_mut().zip(row);
+                match (scale, shift) {
+                    (None, None) => pairs.for_each(|(t, &x)| {
+                        t.write(normal(x));
+                    }),
+                    (Some(scale), None) => pairs.zip(scale).for_each(|((t, &x), &a)| {
+                        t.write(normal(x) * a);
+                    }),
+                    (None, Some(shift)) => pairs.zip(shift).for_each(|((t, &x), &b)| {
+                        t.write(normal(x) + b);
+                    }),
+                    (Some(scale), Some(shift)) => pairs.zip(scale).zip(shift).for_each(|(((t, &x), &a), &b)| {
+                        t.write(S::fma(normal(x), a, b));
+                    }),
+                }
+            }
         }
-        (mean, factor)
     }
 }
+
+/// Elements between two looks ahead.
+const PIECE: usize = 64;
 
 /// Replaces `columns[i]` by `map(columns[i], row[i])`: a step of a reduction over rows, for any element type.
 pub fn zip_assign<A: Copy, B: Copy, M: Map2<A, B, A>>(map: M, columns: &mut [A], row: &[B]) {
@@ -218,7 +233,7 @@ mod tests {
             let square = x.iter().map(|&x| (x as f64).powi(2)).sum::<f64>() / count;
             let normal = |x: f32| (x as f64 - mean) / (variance + epsilon as f64).sqrt();
 
-            let norm = |a, b| run(&|s, t| _ = layer_norm_row(s, a, b, epsilon, t), &x);
+            let norm = |a, b| run(&|s, t| layer_norm_rows(s, s.len(), a, b, epsilon, t), &x);
             let near = |actual: &[f32], exact: Vec<f64>| {
                 for ((&a, e), &s) in actual.iter().zip(exact).zip(&scale) {
                     assert!((a as f64 - e).abs() <= 5e-7 * (s as f64 + e.abs()), "{}: {a} {e}", x.len());
@@ -231,7 +246,7 @@ mod tests {
             near(&norm(Some(&scale), Some(&shift)), scaled().map(|y| y + 100.0).collect());
 
             let root = (square + epsilon as f64).sqrt();
-            let rms = |a| run(&|s, t| _ = rms_norm_row(s, a, epsilon, t), &x);
+            let rms = |a| run(&|s, t| rms_norm_rows(s, s.len(), a, epsilon, t), &x);
             assert_close(&rms(None), x.iter().map(|&x| x as f64 / root), 1e-6);
             assert_close(&rms(Some(&scale)), x.iter().zip(&scale).map(|(&x, &a)| x as f64 / root * a as f64), 1e-6);
         }

@@ -1,6 +1,6 @@
 //! The command line: what can be asked for, and where each answer is worked out.
 
-mod bench;
+pub mod bench;
 mod devices;
 mod predict;
 mod train;

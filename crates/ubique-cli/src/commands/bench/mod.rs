@@ -1,6 +1,6 @@
 //! `ubique bench`: standard work, measured in the form that other libraries' harnesses print.
 
-mod work;
+pub mod work;
 
 use std::time::{Duration, Instant};
 
