@@ -62,12 +62,15 @@ fn wrong_usage_is_told_apart_from_failure() {
     assert_eq!(run(&["trian"]).status.code(), Some(2));
     assert_eq!(run(&["train", "--epochs", "0"]).status.code(), Some(2));
     assert_eq!(run(&["predict"]).status.code(), Some(2));
+    assert_eq!(run(&["train", "--learning-rate", "nan"]).status.code(), Some(2));
+    assert_eq!(run(&["bench", "--device", "flex:x"]).status.code(), Some(2));
+    let misspelt = run(&["bench", "--work", "ad_4M"]);
+    assert_eq!(misspelt.status.code(), Some(2));
+    assert!(stderr(&misspelt).contains("add_4M"), "{}", stderr(&misspelt));
     let unknown = reason(&run(&["train", "--device", "warp:0"]));
     assert!(unknown.contains("warp") && unknown.contains("flex"), "{unknown}");
     let mistaken = reason(&ubique(&["train"]).env("UBIQUE_DEVICE", "nonsense").output().unwrap());
     assert!(mistaken.contains("UBIQUE_DEVICE=nonsense") && mistaken.contains("known are"), "{mistaken}");
-    let work = reason(&run(&["bench", "--work", "nothing"]));
-    assert!(work.contains("add_4M"), "{work}");
 }
 
 #[test]

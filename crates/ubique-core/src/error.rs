@@ -149,7 +149,7 @@ impl Error {
         self
     }
 
-    /// Adds the error that caused this one.
+    /// Adds the error that caused this one, which the message says already.
     #[cold]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
         self.0.source = Some(Arc::new(source));
@@ -208,8 +208,10 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {
+    /// What caused the cause: the cause itself stands in the message, and whoever prints a chain of errors would print
+    /// it twice.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|s| &**s as &(dyn std::error::Error + 'static))
+        self.0.source.as_ref().and_then(|cause| cause.source())
     }
 }
 

@@ -40,7 +40,7 @@ enum Command {
 struct OnDevice {
     /// A device name such as auto, cpu, flex:0 or flex?threads=2.
     #[arg(long, default_value = "auto")]
-    device: String,
+    device: Selection,
     /// How many threads a CPU device may use [default: all].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -48,7 +48,7 @@ struct OnDevice {
 
 impl OnDevice {
     fn open(&self) -> Result<Device> {
-        let mut selection: Selection = self.device.parse()?;
+        let mut selection = self.device.clone();
         if let Some(threads) = self.threads {
             selection.options.threads = Some(threads.into());
         }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use ubique::op::cross_entropy::CrossEntropy;
 use ubique::{DType, Device, HostTensor, Tensor};
 use ubique_nn::data::{Loader, Options, TensorDataset};
-use ubique_nn::{Adam, Checkpoint, Forward, Module, Optimizer, atomic_file, no_grad};
+use ubique_nn::{Adam, Checkpoint, Forward, Module, Optimizer, Schedule, atomic_file, no_grad};
 
 use super::OnDevice;
 use crate::data::fashion::{CLASS_NAMES, Dataset, SIDE, Split};
@@ -31,8 +31,8 @@ pub struct Train {
     /// Images in a step.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
-    /// Adam's learning rate.
-    #[arg(long, default_value_t = 1e-3)]
+    /// Adam's learning rate at the start; it falls to 0 along a cosine.
+    #[arg(long, default_value_t = 3e-3, value_parser = rate)]
     learning_rate: f64,
     /// The seed of the first weights and of the images' order.
     #[arg(long, default_value_t = 0)]
@@ -46,6 +46,13 @@ pub struct Train {
     /// Go on from checkpoint.safetensors.
     #[arg(long)]
     resume: bool,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate >= 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err("not a number from 0 on".to_owned()),
+    }
 }
 
 #[derive(Serialize)]
@@ -171,7 +178,9 @@ impl Run<'_> {
     fn epoch(&mut self, number: usize, interrupt: &Interrupt) -> Result<Option<(f64, f64)>> {
         let bar = progress(self.data.train_count as u64, number, self.args.epochs);
         let (mut loss_sum, mut hits, mut seen) = (0.0, 0, 0);
-        for batch in self.data.train.epoch(number as u64) {
+        let steps = self.data.train_count.div_ceil(self.args.batch as usize);
+        let schedule = Schedule::cosine(self.args.learning_rate, 0.0, self.args.epochs as u64 * steps as u64);
+        for (step, batch) in self.data.train.epoch(number as u64).enumerate() {
             if interrupt.requested() {
                 bar.finish_and_clear();
                 return Ok(None);
@@ -183,6 +192,7 @@ impl Run<'_> {
             let (value, logits) = (loss.item::<f32>()? as f64, logits.detach());
             // The graph holds the parameters; without it the optimiser works in place.
             drop(loss);
+            self.optimizer.set_learning_rate(schedule.at((number * steps + step) as u64))?;
             self.optimizer.step(&mut gradients)?;
             ensure!(value.is_finite(), "the loss became {value}; a smaller --learning-rate may help");
             let count = labels.elements();
@@ -240,7 +250,6 @@ impl Run<'_> {
         self.seconds = said("seconds")?.parse().with_context(damaged)?;
         self.model.load_state_dict(&state.part("model.").tensors, true).with_context(damaged)?;
         self.optimizer.restore(&state.part("optimizer.")).with_context(damaged)?;
-        self.optimizer.set_learning_rate(self.args.learning_rate)?;
         eprintln!("going on after epoch {}", self.history.len());
         Ok(())
     }
