@@ -20,3 +20,8 @@ pub use ubique_core::*;
 
 #[cfg(feature = "flex")]
 use ubique_flex as _;
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

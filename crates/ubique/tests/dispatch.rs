@@ -112,3 +112,24 @@ fn operands_on_two_devices_are_an_error_that_names_both() {
     assert_eq!(gradient.to_vec::<f32>().unwrap(), [3.0, 3.0]);
     assert_eq!(*gradient.device(), a);
 }
+
+#[test]
+fn memory_that_cannot_be_had_is_an_error_and_nothing_is_lost() {
+    let device = Device::new("flex?memory=4194304").unwrap();
+    let before = device.memory().unwrap().usage().live_bytes;
+    let x = Tensor::ones([256, 1024], DType::F32, &device).unwrap();
+    let doubled = (&x + &x).tensor().unwrap();
+    let error = Tensor::concat(&[&x, &doubled, &x], 0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    assert!(error.to_string().contains("concat") && error.to_string().contains("4194304"), "{error}");
+    assert_eq!(doubled.to_vec::<f32>().unwrap(), vec![2.0; 256 * 1024]);
+    drop((x, doubled));
+    assert_eq!(device.memory().unwrap().usage().live_bytes, before);
+
+    // More than any machine has, and more than an address can count.
+    let device = Device::new("flex").unwrap();
+    for shape in [vec![1 << 46], vec![1 << 40, 1 << 40]] {
+        let error = Tensor::zeros(shape, DType::F64, &device).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::Shape), "{error:?}");
+    }
+}
