@@ -18,8 +18,7 @@ pub struct Tile {
 pub fn tile<T: Wide>(rows: usize) -> Tile {
     let wide = Level::current() == Level::Avx512;
     match (rows, wide) {
-        (1, false) => Tile { rows: 1, columns: 8 * T::LANES },
-        (1, true) => Tile { rows: 1, columns: 16 * T::LANES },
+        (1, _) => Tile { rows: 1, columns: 8 * T::LANES },
         (_, false) => Tile { rows: 4, columns: 2 * T::LANES },
         (_, true) => Tile { rows: 8, columns: 4 * T::LANES },
     }
@@ -56,15 +55,17 @@ impl<T: Wide> Block<'_, T> {
         assert_eq!(self.weights.len(), panels * rows * self.offsets.len(), "weights of the rows");
         let end = self.offsets.iter().max().map_or(0, |o| o + self.start + self.len);
         assert!(end <= self.grid.len(), "a tap reads beyond the grid");
-        // The constants are the tiles' shape in vectors of 32 bytes (64 with AVX-512).
-        match (rows, columns / T::LANES, T::LANES) {
-            (1, 8, 8) => vectorize(Run::<T, 1, 8, 8>(self)),
-            (1, 16, 8) => vectorize(Run::<T, 1, 8, 16>(self)),
-            (4, 2, 8) => vectorize(Run::<T, 4, 2, 8>(self)),
-            (8, 4, 8) => vectorize(Run::<T, 8, 2, 16>(self)),
-            (1, 8, _) => vectorize(Run::<T, 1, 8, 4>(self)),
-            (1, 16, _) => vectorize(Run::<T, 1, 8, 8>(self)),
-            (4, 2, _) => vectorize(Run::<T, 4, 2, 4>(self)),
+        // The constants are the tiles' shape in vectors of 32 bytes (64 with AVX-512). Larger ones the compiler would
+        // not unroll, and then not keep in registers.
+        let wide = Level::current() == Level::Avx512;
+        match (rows, T::LANES, wide) {
+            (1, 8, false) => vectorize(Run::<T, 1, 8, 8>(self)),
+            (1, 8, true) => vectorize(Run::<T, 1, 4, 16>(self)),
+            (1, _, false) => vectorize(Run::<T, 1, 8, 4>(self)),
+            (1, _, true) => vectorize(Run::<T, 1, 4, 8>(self)),
+            (4, 8, _) => vectorize(Run::<T, 4, 2, 8>(self)),
+            (4, ..) => vectorize(Run::<T, 4, 2, 4>(self)),
+            (_, 8, _) => vectorize(Run::<T, 8, 2, 16>(self)),
             _ => vectorize(Run::<T, 8, 2, 8>(self)),
         }
     }
@@ -288,7 +289,12 @@ fn sum_lanes<T: Wide, const L: usize>(mut lanes: [T; L]) -> T {
 
 /// Writes a row of results into the output: `target[i·step] = results[i] + bias`.
 pub fn write_run<S: Float>(results: &[S::Wide], bias: S::Wide, step: usize, target: &mut [MaybeUninit<S>]) {
-    for (t, &r) in target.iter_mut().step_by(step).zip(results) {
+    let write = |(t, &r): (&mut MaybeUninit<S>, &S::Wide)| {
         t.write(S::narrow(r + bias));
+    };
+    match step {
+        // A loop of its own, which vectorises.
+        1 => target.iter_mut().zip(results).for_each(write),
+        _ => target.iter_mut().step_by(step).zip(results).for_each(write),
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn samples(case: impl Fn(&Sample, DType, bool) -> Case) -> Vec<Case> 
     ) -> Sample {
         Sample { batch, channels, filters, groups, extents, kernel, windows }
     }
-    const SAMPLES: [Sample; 14] = [
+    const SAMPLES: [Sample; 17] = [
         sample([2, 3, 4, 1], &[7], &[3], &[window(1, 0, 1)]),
         sample([1, 2, 3, 1], &[9], &[2], &[window(3, 2, 2)]),
         sample([1, 1, 1, 1], &[1], &[1], &[window(1, 0, 1)]),
@@ -58,6 +58,9 @@ pub(super) fn samples(case: impl Fn(&Sample, DType, bool) -> Case) -> Vec<Case> 
         sample([0, 2, 2, 1], &[3, 3], &[2, 2], &[window(1, 0, 1), window(1, 0, 1)]),
         sample([1, 2, 0, 1], &[3, 3], &[2, 2], &[window(1, 0, 1), window(1, 0, 1)]),
         sample([1, 2, 3, 1], &[3, 4, 5], &[2, 3, 2], &[window(1, 1, 1), window(2, 1, 1), window(1, 0, 2)]),
+        sample([2, 3, 6, 3], &[9, 12], &[3, 3], &[window(2, 1, 2), window(1, 2, 2)]),
+        sample([1, 4, 4, 4], &[3, 40], &[2, 3], &[window(1, 5, 1), window(2, 4, 1)]),
+        sample([1, 3, 3, 3], &[20, 19], &[3, 3], &[window(1, 1, 1), window(1, 1, 1)]),
         sample([2, 9, 10, 1], &[13, 11], &[3, 3], &[window(1, 1, 1), window(1, 1, 1)]),
         sample(
             [1, 1, 2, 1],
