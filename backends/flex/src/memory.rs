@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::{Buffer, Storage};
@@ -154,4 +155,53 @@ pub fn bits<B: bytemuck::Pod>(view: &View) -> Result<&[B]> {
     let bytes = view.buffer.host_bytes().ok_or_else(|| Error::backend("the operand is not in host memory"))?;
     let whole = bytes.len() / size_of::<B>() * size_of::<B>();
     bytemuck::try_cast_slice(&bytes[..whole]).map_err(|e| Error::backend(format!("an operand is misaligned: {e}")))
+}
+
+/// A slice that several threads write disjoint parts of.
+pub struct Shared<'a, T> {
+    start: *mut T,
+    len: usize,
+    of: PhantomData<&'a mut [T]>,
+}
+impl<T> Clone for Shared<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Shared<'_, T> {}
+// SAFETY: it gives out parts only on the promise that no two overlap.
+unsafe impl<T: Send> Send for Shared<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'a, T> Shared<'a, T> {
+    /// The slice, to be written through copies of this value only.
+    #[inline]
+    pub fn new(slice: &'a mut [T]) -> Shared<'a, T> {
+        Shared { start: slice.as_mut_ptr(), len: slice.len(), of: PhantomData }
+    }
+
+    /// A part of the slice.
+    ///
+    /// # Safety
+    /// While the part is used, no thread has another one that overlaps it.
+    #[inline(always)]
+    pub unsafe fn part(self, range: Range<usize>) -> &'a mut [T] {
+        assert!(range.start <= range.end && range.end <= self.len, "a kernel leaves its target");
+        // SAFETY: in bounds by the assertion; the rest is the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.end - range.start) }
+    }
+}
+
+impl<T> Shared<'_, MaybeUninit<T>> {
+    /// Writes an element.
+    ///
+    /// # Safety
+    /// No other thread reads or writes this element.
+    #[inline(always)]
+    pub unsafe fn write(self, at: usize, value: T) {
+        assert!(at < self.len, "a kernel leaves its target");
+        // SAFETY: in bounds by the assertion; the rest is the caller's promise.
+        unsafe { (*self.start.add(at)).write(value) };
+    }
 }

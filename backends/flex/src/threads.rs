@@ -6,6 +6,8 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use ubique_core::{Error, Result};
 
+use crate::memory::Shared;
+
 /// How many threads rayon would use by default.
 pub fn available() -> usize {
     rayon::current_num_threads()
@@ -69,24 +71,11 @@ impl Threads {
     /// number, in parallel where there are more than `grain` rows.
     pub fn rows<T: Send>(&self, target: &mut [T], row: usize, grain: usize, f: &(dyn Fn(usize, &mut [T]) + Sync)) {
         let count = target.len().checked_div(row).unwrap_or(0);
-        let base = Base(target.as_mut_ptr());
+        let target = Shared::new(target);
         self.ranges(count, grain, &|range| {
-            // SAFETY: the rows of a range lie in the target, and ranges are disjoint.
-            let part = unsafe { std::slice::from_raw_parts_mut(base.at(range.start * row), range.len() * row) };
+            // SAFETY: ranges are disjoint.
+            let part = unsafe { target.part(range.start * row..range.end * row) };
             f(range.start, part);
         });
-    }
-}
-
-/// The start of a slice that threads write disjoint parts of.
-struct Base<T>(*mut T);
-// SAFETY: see `Threads::rows`.
-unsafe impl<T: Send> Sync for Base<T> {}
-
-impl<T> Base<T> {
-    /// The element at an offset inside the slice.
-    unsafe fn at(&self, offset: usize) -> *mut T {
-        // SAFETY: the caller keeps to the slice.
-        unsafe { self.0.add(offset) }
     }
 }

@@ -9,7 +9,7 @@ use ubique_core::{DType, Element, Layout, Result, TensorSpec};
 
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, bits};
+use crate::memory::{Out, Shared, bits};
 use crate::threads::Threads;
 
 /// A computation on bit patterns of one width.
@@ -85,30 +85,6 @@ pub fn concat(context: &Context, op: &Concat, inputs: &[Operand<'_>], out: &Tens
     with_bits(out.dtype, Go(context, op, inputs, out))
 }
 
-/// The target of a copy, shared by threads that write disjoint parts of it.
-#[derive(Clone, Copy)]
-struct Target<B>(*mut MaybeUninit<B>, usize);
-// SAFETY: `copy` gives each thread other elements.
-unsafe impl<B: Send> Send for Target<B> {}
-// SAFETY: as above.
-unsafe impl<B: Send> Sync for Target<B> {}
-
-impl<B: Copy> Target<B> {
-    #[inline(always)]
-    fn write(self, at: usize, value: B) {
-        assert!(at < self.1, "a copy leaves its target");
-        // SAFETY: in bounds by the assertion; no other thread writes this element.
-        unsafe { (*self.0.add(at)).write(value) };
-    }
-
-    #[inline(always)]
-    fn write_row(self, at: usize, row: &[B]) {
-        assert!(at + row.len() <= self.1, "a copy leaves its target");
-        // SAFETY: in bounds by the assertion; the source is another buffer, and no other thread writes these elements.
-        unsafe { std::ptr::copy_nonoverlapping(row.as_ptr().cast(), self.0.add(at), row.len()) };
-    }
-}
-
 /// Copies the elements of one layout to the places of another of the same shape.
 pub fn copy<B: Copy + Send + Sync>(
     threads: &Threads,
@@ -120,7 +96,7 @@ pub fn copy<B: Copy + Send + Sync>(
     if from.elements() == 0 {
         return;
     }
-    let target = Target(target.as_mut_ptr(), target.len());
+    let target = Shared::new(target);
     let (mut extents, [mut sources, mut targets]) = Layout::collapse([from, to]);
     if extents.is_empty() {
         (extents, sources, targets) = (vec![1], vec![1], vec![1]);
@@ -138,10 +114,15 @@ pub fn copy<B: Copy + Send + Sync>(
         for number in range {
             let (s, t) = place(number, &extents[..inner], &sources, &targets, origin);
             match (sources[inner], targets[inner]) {
-                (1, 1) => target.write_row(t as usize, &source[s as usize..][..row]),
-                (ss, ts) => {
-                    (0..row as isize).for_each(|i| target.write((t + i * ts) as usize, source[(s + i * ss) as usize]))
+                (1, 1) => {
+                    // SAFETY: rows lie apart in the target, and each is copied by one thread.
+                    let line = unsafe { target.part(t as usize..t as usize + row) };
+                    line.write_copy_of_slice(&source[s as usize..][..row]);
                 }
+                (ss, ts) => (0..row as isize).for_each(|i| {
+                    // SAFETY: as above, for the row's elements.
+                    unsafe { target.write((t + i * ts) as usize, source[(s + i * ss) as usize]) };
+                }),
             }
         }
     });
@@ -172,7 +153,7 @@ const TILE: usize = 16;
 fn transpose<B: Copy + Send + Sync>(
     threads: &Threads,
     source: &[B],
-    target: Target<B>,
+    target: Shared<'_, MaybeUninit<B>>,
     extents: &[usize],
     sources: &[isize],
     targets: &[isize],
@@ -208,7 +189,9 @@ fn transpose<B: Copy + Send + Sync>(
                     let line = &block[row * TILE..row * TILE + columns];
                     // SAFETY: these `columns` elements were written above; same layout.
                     let line = unsafe { &*(line as *const [MaybeUninit<B>] as *const [B]) };
-                    target.write_row((t + row as isize * targets[axis]) as usize + left, line);
+                    let at = (t + row as isize * targets[axis]) as usize + left;
+                    // SAFETY: tiles lie apart in the target, and each is copied by one thread.
+                    unsafe { target.part(at..at + columns) }.write_copy_of_slice(line);
                 }
             }
         }

@@ -1,8 +1,6 @@
 //! Lines along an axis, for kernels that work on one line at a time: where each begins in a strided operand and in a
 //! row-major result.
 
-use std::mem::MaybeUninit;
-
 use ubique_core::{Layout, Shape};
 
 /// The lines of a view along an axis, numbered in row-major order of the other axes.
@@ -48,39 +46,5 @@ impl Lines {
     pub fn line<'a, T: Copy>(&self, data: &'a [T], number: usize) -> impl Iterator<Item = T> + use<'a, T> {
         let (start, stride) = (self.start(number), self.stride);
         (0..self.len as isize).map(move |i| data[(start + i * stride) as usize])
-    }
-}
-
-/// Target memory that several threads write disjoint elements of.
-pub struct Target<T> {
-    elements: *mut MaybeUninit<T>,
-    len: usize,
-}
-impl<T> Clone for Target<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Target<T> {}
-// SAFETY: who shares a target gives each thread other elements to write, see `Target::write`.
-unsafe impl<T: Send> Send for Target<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Target<T> {}
-
-impl<T: Copy> Target<T> {
-    /// A slice to be written by several threads.
-    pub fn new(slice: &mut [MaybeUninit<T>]) -> Target<T> {
-        Target { elements: slice.as_mut_ptr(), len: slice.len() }
-    }
-
-    /// Writes an element.
-    ///
-    /// # Safety
-    /// The slice is still alive, and no other thread writes this element.
-    #[inline(always)]
-    pub unsafe fn write(self, at: usize, value: T) {
-        assert!(at < self.len, "a kernel leaves its target");
-        // SAFETY: in bounds by the assertion; the rest is the caller's promise.
-        unsafe { (*self.elements.add(at)).write(value) };
     }
 }

@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 
 use ubique_core::Layout;
 
+use crate::memory::Shared;
 use crate::simd::elementwise::Operand;
 use crate::threads::Threads;
 
@@ -23,28 +24,6 @@ pub struct Source<'a, T> {
     pub data: &'a [T],
     /// Broadcast to the result's shape.
     pub layout: Layout,
-}
-
-/// Target memory that several threads write disjoint parts of.
-struct Target<T>(*mut MaybeUninit<T>);
-impl<T> Clone for Target<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Target<T> {}
-// SAFETY: the ranges that threads write are disjoint, see `Threads::ranges`.
-unsafe impl<T: Send> Send for Target<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Target<T> {}
-
-impl<T> Target<T> {
-    /// # Safety
-    /// The range lies in the target, and no other slice of it overlaps while this one lives.
-    unsafe fn part<'a>(self, start: usize, len: usize) -> &'a mut [MaybeUninit<T>] {
-        // SAFETY: as the caller promises.
-        unsafe { std::slice::from_raw_parts_mut(self.0.add(start), len) }
-    }
 }
 
 /// One operand along the walk.
@@ -72,8 +51,9 @@ pub fn zip<A: Copy + Sync, B: Copy + Sync, C: Send>(
         sb.push(0);
     }
     let (oa, ob) = (a.layout.offset() as isize, b.layout.offset() as isize);
-    let base = Target(target.as_mut_ptr());
-    threads.ranges(target.len(), GRAIN, &|range| {
+    let count = target.len();
+    let target = Shared::new(target);
+    threads.ranges(count, GRAIN, &|range| {
         let mut left = range.len();
         let mut at = range.start;
         let mut index = unravel(at, &extents);
@@ -89,7 +69,7 @@ pub fn zip<A: Copy + Sync, B: Copy + Sync, C: Send>(
             let direct = whole && wa.is_direct(inner) && wb.is_direct(inner);
             let len = if direct { len } else { len.min(BLOCK) };
             // SAFETY: threads get disjoint ranges of the target, and this loop disjoint parts of its range.
-            let out = unsafe { base.part(at, len) };
+            let out = unsafe { target.part(at..at + len) };
             if whole {
                 let pa = wa.run(inner, len, &mut space_a);
                 let pb = wb.run(inner, len, &mut space_b);
@@ -198,10 +178,10 @@ pub fn map<A: Copy + Sync, C: Send>(
     }
     if a.layout.is_contiguous() {
         let data = &a.data[a.layout.offset()..][..target.len()];
-        let base = Target(target.as_mut_ptr());
+        let target = Shared::new(target);
         return threads.ranges(data.len(), GRAIN, &|range| {
             // SAFETY: threads get disjoint ranges of the target.
-            let out = unsafe { base.part(range.start, range.len()) };
+            let out = unsafe { target.part(range.clone()) };
             kernel(&data[range], out);
         });
     }

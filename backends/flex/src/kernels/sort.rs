@@ -1,16 +1,18 @@
 //! Sorting along an axis: each element becomes an integer key whose order is the wanted one, and keys are sorted.
 
+use std::mem::MaybeUninit;
+
 use half::{bf16, f16};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::op::sort::{Sort, TopK};
 use ubique_core::{DType, Element, Error, Result, TensorSpec};
 
-use super::lines::{Lines, Target};
+use super::lines::Lines;
 use super::radix::{self, Packed};
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, elements};
+use crate::memory::{Out, Shared, elements};
 use crate::threads::Threads;
 
 /// An element type that sorts by an integer key.
@@ -108,7 +110,7 @@ fn run<T: Sortable>(context: &Context, wanted: Wanted, x: &View, outputs: &[Tens
     }
     if total > 0 {
         let to = Lines::of_shape(&outputs[0].shape, wanted.axis);
-        let (values, places) = (Target::new(values.uninit()), Target::new(places.uninit()));
+        let (values, places) = (Shared::new(values.uninit()), Shared::new(places.uninit()));
         let job = Job { data: elements::<T>(x)?, from, to, wanted, values, places };
         job.run(&context.threads)?;
     }
@@ -122,8 +124,8 @@ struct Job<'a, T> {
     from: Lines,
     to: Lines,
     wanted: Wanted,
-    values: Target<T>,
-    places: Target<i64>,
+    values: Shared<'a, MaybeUninit<T>>,
+    places: Shared<'a, MaybeUninit<i64>>,
 }
 
 impl<T: Sortable> Job<'_, T> {
@@ -171,7 +173,7 @@ impl<T: Sortable> Job<'_, T> {
         for (rank, packed) in keys.iter().enumerate() {
             let (place, at) = (packed.place(), (target + rank as isize * self.to.stride) as usize);
             let value = self.data[(source + place as isize * self.from.stride) as usize];
-            // SAFETY: the outputs live until the job is done, and each line of theirs is written by one thread.
+            // SAFETY: each line of the outputs is written by one thread.
             unsafe {
                 self.values.write(at, value);
                 self.places.write(at, place as i64);
