@@ -8,6 +8,7 @@ use ubique_core::backend::{Operand, View};
 use ubique_core::op::binary::{Binary, BinaryScalar, Compare, CompareScalar};
 use ubique_core::{DType, Element, Error, Result, Scalar, TensorSpec};
 
+use super::dtype::{for_element, for_int};
 use super::rows::{self, Source};
 use crate::executor::Context;
 use crate::memory::{Out, contiguous, elements, reusable};
@@ -55,16 +56,8 @@ fn arithmetic(
         DType::F64 => run::<f64>(context, right, left, reversed, out, float64(op)?),
         DType::F16 => run_with::<f16, f16>(context, right, left, reversed, out, &through_f32(float32(op)?)),
         DType::BF16 => run_with::<bf16, bf16>(context, right, left, reversed, out, &through_f32(float32(op)?)),
-        DType::I64 => run::<i64>(context, right, left, reversed, out, int::<i64>(op)?),
-        DType::I32 => run::<i32>(context, right, left, reversed, out, int::<i32>(op)?),
-        DType::I16 => run::<i16>(context, right, left, reversed, out, int::<i16>(op)?),
-        DType::I8 => run::<i8>(context, right, left, reversed, out, int::<i8>(op)?),
-        DType::U64 => run::<u64>(context, right, left, reversed, out, int::<u64>(op)?),
-        DType::U32 => run::<u32>(context, right, left, reversed, out, int::<u32>(op)?),
-        DType::U16 => run::<u16>(context, right, left, reversed, out, int::<u16>(op)?),
-        DType::U8 => run::<u8>(context, right, left, reversed, out, int::<u8>(op)?),
         DType::Bool => run::<bool>(context, right, left, reversed, out, bools(op)?),
-        other => Err(Error::backend(format!("no kernel for {other}"))),
+        other => for_int!(other, T => run::<T>(context, right, left, reversed, out, int::<T>(op)?)),
     }
 }
 
@@ -370,20 +363,5 @@ fn comparison(context: &Context, op: Compare, a: &View, right: Right<'_, '_>, ou
         };
         run_with::<T, bool>(context, right, a, false, out, &kernel)
     }
-    match a.dtype {
-        DType::F32 => go::<f32>(context, op, a, right, out),
-        DType::F64 => go::<f64>(context, op, a, right, out),
-        DType::F16 => go::<f16>(context, op, a, right, out),
-        DType::BF16 => go::<bf16>(context, op, a, right, out),
-        DType::I64 => go::<i64>(context, op, a, right, out),
-        DType::I32 => go::<i32>(context, op, a, right, out),
-        DType::I16 => go::<i16>(context, op, a, right, out),
-        DType::I8 => go::<i8>(context, op, a, right, out),
-        DType::U64 => go::<u64>(context, op, a, right, out),
-        DType::U32 => go::<u32>(context, op, a, right, out),
-        DType::U16 => go::<u16>(context, op, a, right, out),
-        DType::U8 => go::<u8>(context, op, a, right, out),
-        DType::Bool => go::<bool>(context, op, a, right, out),
-        other => Err(Error::backend(format!("no kernel for {other}"))),
-    }
+    for_element!(a.dtype, T => go::<T>(context, op, a, right, out))
 }

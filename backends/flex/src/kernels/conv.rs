@@ -2,12 +2,12 @@
 
 use std::mem::MaybeUninit;
 
-use half::{bf16, f16};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::op::conv::{Conv, ConvTranspose, Window};
-use ubique_core::{DType, Error, Result, TensorSpec};
+use ubique_core::{Error, Result, TensorSpec};
 
+use super::dtype::for_float;
 use crate::executor::Context;
 use crate::kernels::correlate::{Extent, Plan, Source};
 use crate::kernels::float::{Float, Wide};
@@ -137,13 +137,7 @@ impl Job {
         bias: Option<&View>,
         out: &TensorSpec,
     ) -> Result<Buffer> {
-        match out.dtype {
-            DType::F64 => self.run::<f64>(context, x, weight, bias, out),
-            DType::F32 => self.run::<f32>(context, x, weight, bias, out),
-            DType::F16 => self.run::<f16>(context, x, weight, bias, out),
-            DType::BF16 => self.run::<bf16>(context, x, weight, bias, out),
-            other => Err(Error::backend(format!("no convolution kernel for {other}"))),
-        }
+        for_float!(out.dtype, T => self.run::<T>(context, x, weight, bias, out))
     }
 
     fn run<S: Float>(

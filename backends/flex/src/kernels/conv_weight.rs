@@ -1,11 +1,11 @@
 //! The gradient of a convolution's weight: dot products of the output's gradient with the shifted input.
 
-use half::{bf16, f16};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::op::conv::ConvBackwardWeight;
-use ubique_core::{DType, Error, Result, TensorSpec};
+use ubique_core::{Result, TensorSpec};
 
+use super::dtype::for_float;
 use crate::executor::Context;
 use crate::kernels::conv::{GRAIN, Images, extents};
 use crate::kernels::correlate::Plan;
@@ -30,13 +30,7 @@ pub fn conv_backward_weight(
     g: &View,
     out: &TensorSpec,
 ) -> Result<Buffer> {
-    match out.dtype {
-        DType::F64 => run::<f64>(context, op, x, g, out),
-        DType::F32 => run::<f32>(context, op, x, g, out),
-        DType::F16 => run::<f16>(context, op, x, g, out),
-        DType::BF16 => run::<bf16>(context, op, x, g, out),
-        other => Err(Error::backend(format!("no convolution kernel for {other}"))),
-    }
+    for_float!(out.dtype, T => run::<T>(context, op, x, g, out))
 }
 
 /// What is the same for all pieces of work.

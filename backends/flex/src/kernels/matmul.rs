@@ -7,6 +7,7 @@ use ubique_core::backend::buffer::Buffer;
 use ubique_core::op::matmul::Extents;
 use ubique_core::{DType, Element, Error, Layout, Result, Shape, TensorSpec};
 
+use super::dtype::for_int;
 use crate::executor::Context;
 use crate::kernels::cast::cast;
 use crate::kernels::copy::contiguous;
@@ -117,15 +118,7 @@ impl Product {
         match out.dtype {
             DType::F32 => self.floats::<f32>(context, a, b, bias, out),
             DType::F64 => self.floats::<f64>(context, a, b, bias, out),
-            DType::I64 => self.integers::<i64>(context, a, b, out),
-            DType::I32 => self.integers::<i32>(context, a, b, out),
-            DType::I16 => self.integers::<i16>(context, a, b, out),
-            DType::I8 => self.integers::<i8>(context, a, b, out),
-            DType::U64 => self.integers::<u64>(context, a, b, out),
-            DType::U32 => self.integers::<u32>(context, a, b, out),
-            DType::U16 => self.integers::<u16>(context, a, b, out),
-            DType::U8 => self.integers::<u8>(context, a, b, out),
-            other => Err(Error::backend(format!("no matrix product of {other}"))),
+            other => for_int!(other, T => self.integers::<T>(context, a, b, out)),
         }
     }
 

@@ -10,6 +10,7 @@ pub mod conv_weight;
 pub mod copy;
 mod correlate;
 pub mod cross_entropy;
+mod dtype;
 pub mod fill;
 mod float;
 pub mod fused;

@@ -7,8 +7,9 @@ use half::{bf16, f16};
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::{Outputs, View};
 use ubique_core::op::pool::{AvgPool, AvgPoolBackward, MaxPool, MaxPoolBackward, Means, Pooling, Span};
-use ubique_core::{DType, Element, Error, Layout, Result, Shape, TensorSpec};
+use ubique_core::{Element, Error, Layout, Result, Shape, TensorSpec};
 
+use super::dtype::{for_float, for_number};
 use crate::executor::Context;
 use crate::kernels::copy;
 use crate::kernels::float::{Float, Wide};
@@ -102,31 +103,10 @@ fn larger<T: PartialOrd + Copy>(x: T, best: T) -> T {
     if (x > best) | is_nan(x) { x } else { best }
 }
 
-/// Calls a generic function with the element type of a number dtype.
-macro_rules! for_number {
-    ($dtype:expr, $function:ident($($argument:expr),*)) => {
-        match $dtype {
-            DType::F64 => $function::<f64>($($argument),*),
-            DType::F32 => $function::<f32>($($argument),*),
-            DType::F16 => $function::<f16>($($argument),*),
-            DType::BF16 => $function::<bf16>($($argument),*),
-            DType::I64 => $function::<i64>($($argument),*),
-            DType::I32 => $function::<i32>($($argument),*),
-            DType::I16 => $function::<i16>($($argument),*),
-            DType::I8 => $function::<i8>($($argument),*),
-            DType::U64 => $function::<u64>($($argument),*),
-            DType::U32 => $function::<u32>($($argument),*),
-            DType::U16 => $function::<u16>($($argument),*),
-            DType::U8 => $function::<u8>($($argument),*),
-            other => Err(Error::backend(format!("no pooling kernel for {other}"))),
-        }
-    };
-}
-
 /// The largest element of each window, and where it is.
 pub fn max_pool(context: &Context, op: &MaxPool, x: &View, outputs: &[TensorSpec]) -> Result<Outputs> {
     let out = &outputs[0];
-    for_number!(x.dtype, max_pool_of(context, op, x, out))
+    for_number!(x.dtype, T => max_pool_of::<T>(context, op, x, out))
 }
 
 fn max_pool_of<T: Ordered>(context: &Context, op: &MaxPool, x: &View, out: &TensorSpec) -> Result<Outputs> {
@@ -169,7 +149,7 @@ fn max_pool_of<T: Ordered>(context: &Context, op: &MaxPool, x: &View, out: &Tens
 
 /// The gradient of the operand: each window's gradient where its largest element is.
 pub fn max_pool_backward(context: &Context, op: &MaxPoolBackward, x: &View, g: &View) -> Result<Buffer> {
-    for_number!(x.dtype, max_pool_backward_of(context, op, x, g))
+    for_number!(x.dtype, T => max_pool_backward_of::<T>(context, op, x, g))
 }
 
 fn max_pool_backward_of<T: Ordered>(context: &Context, op: &MaxPoolBackward, x: &View, g: &View) -> Result<Buffer> {
@@ -400,13 +380,7 @@ impl<T: Ordered> Kernel for Pairs<'_, T> {
 
 /// The means of windows.
 pub fn avg_pool(context: &Context, op: &AvgPool, x: &View, out: &TensorSpec) -> Result<Buffer> {
-    match out.dtype {
-        DType::F64 => avg_pool_of::<f64>(context, op, x, out),
-        DType::F32 => avg_pool_of::<f32>(context, op, x, out),
-        DType::F16 => avg_pool_of::<f16>(context, op, x, out),
-        DType::BF16 => avg_pool_of::<bf16>(context, op, x, out),
-        other => Err(Error::backend(format!("no means of {other}"))),
-    }
+    for_float!(out.dtype, T => avg_pool_of::<T>(context, op, x, out))
 }
 
 /// What each output along each axis is the mean of.
@@ -460,13 +434,7 @@ fn avg_pool_of<S: Float>(context: &Context, op: &AvgPool, x: &View, out: &Tensor
 
 /// The gradient of the operand: each window's gradient shared among its elements.
 pub fn avg_pool_backward(context: &Context, op: &AvgPoolBackward, g: &View, out: &TensorSpec) -> Result<Buffer> {
-    match out.dtype {
-        DType::F64 => avg_pool_backward_of::<f64>(context, op, g, out),
-        DType::F32 => avg_pool_backward_of::<f32>(context, op, g, out),
-        DType::F16 => avg_pool_backward_of::<f16>(context, op, g, out),
-        DType::BF16 => avg_pool_backward_of::<bf16>(context, op, g, out),
-        other => Err(Error::backend(format!("no means of {other}"))),
-    }
+    for_float!(out.dtype, T => avg_pool_backward_of::<T>(context, op, g, out))
 }
 
 fn avg_pool_backward_of<S: Float>(

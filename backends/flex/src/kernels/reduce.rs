@@ -4,8 +4,9 @@ use half::{bf16, f16};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::op::reduce::{Reduce, Reduction};
-use ubique_core::{DType, Element, Error, Layout, Result, TensorSpec};
+use ubique_core::{Element, Layout, Result, TensorSpec};
 
+use super::dtype::for_element;
 use super::rows::GRAIN;
 use crate::executor::Context;
 use crate::memory::{Out, elements};
@@ -163,22 +164,7 @@ impl Fold for bool {
 
 /// Runs a reduction.
 pub fn reduce(context: &Context, op: &Reduce, x: &View, out: &TensorSpec) -> Result<Buffer> {
-    match x.dtype {
-        DType::F32 => run::<f32>(context, op, x, out),
-        DType::F64 => run::<f64>(context, op, x, out),
-        DType::F16 => run::<f16>(context, op, x, out),
-        DType::BF16 => run::<bf16>(context, op, x, out),
-        DType::I64 => run::<i64>(context, op, x, out),
-        DType::I32 => run::<i32>(context, op, x, out),
-        DType::I16 => run::<i16>(context, op, x, out),
-        DType::I8 => run::<i8>(context, op, x, out),
-        DType::U64 => run::<u64>(context, op, x, out),
-        DType::U32 => run::<u32>(context, op, x, out),
-        DType::U16 => run::<u16>(context, op, x, out),
-        DType::U8 => run::<u8>(context, op, x, out),
-        DType::Bool => run::<bool>(context, op, x, out),
-        other => Err(Error::backend(format!("no kernel for {other}"))),
-    }
+    for_element!(x.dtype, T => run::<T>(context, op, x, out))
 }
 
 /// Axes of one kind: extents and strides, joined where they lie as one.

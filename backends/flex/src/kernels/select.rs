@@ -5,9 +5,10 @@ use std::mem::MaybeUninit;
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::op::select::{Clamp, MaskedFill};
-use ubique_core::{DType, Element, Error, Layout, Result, Scalar, TensorSpec};
+use ubique_core::{DType, Element, Layout, Result, Scalar, TensorSpec};
 
 use super::copy::{WithBits, copy, pattern, with_bits};
+use super::dtype::for_int;
 
 use super::rows::{self, Source};
 use super::unary::{each, run};
@@ -116,14 +117,6 @@ pub fn clamp(context: &Context, op: &Clamp, x: &View) -> Result<Buffer> {
         DType::F64 => run::<f64, f64>(context, x, &move |s, t| each(s, t, |v| Clamp::eval(v, floats.0, floats.1))),
         DType::F16 => halves::<f16>(context, floats, x),
         DType::BF16 => halves::<bf16>(context, floats, x),
-        DType::I64 => ints::<i64>(context, op, x),
-        DType::I32 => ints::<i32>(context, op, x),
-        DType::I16 => ints::<i16>(context, op, x),
-        DType::I8 => ints::<i8>(context, op, x),
-        DType::U64 => ints::<u64>(context, op, x),
-        DType::U32 => ints::<u32>(context, op, x),
-        DType::U16 => ints::<u16>(context, op, x),
-        DType::U8 => ints::<u8>(context, op, x),
-        other => Err(Error::backend(format!("{other} cannot be clamped"))),
+        other => for_int!(other, T => ints::<T>(context, op, x)),
     }
 }

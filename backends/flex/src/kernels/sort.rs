@@ -6,8 +6,9 @@ use half::{bf16, f16};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::op::sort::{Sort, TopK};
-use ubique_core::{DType, Element, Error, Result, TensorSpec};
+use ubique_core::{Element, Error, Result, TensorSpec};
 
+use super::dtype::for_element;
 use super::lines::Lines;
 use super::radix::{self, Packed};
 use super::rows::GRAIN;
@@ -82,22 +83,7 @@ pub fn topk(context: &Context, op: &TopK, x: &View, outputs: &[TensorSpec]) -> R
 }
 
 fn order(context: &Context, wanted: Wanted, x: &View, outputs: &[TensorSpec]) -> Result<Vec<Buffer>> {
-    match x.dtype {
-        DType::F64 => run::<f64>(context, wanted, x, outputs),
-        DType::F32 => run::<f32>(context, wanted, x, outputs),
-        DType::F16 => run::<f16>(context, wanted, x, outputs),
-        DType::BF16 => run::<bf16>(context, wanted, x, outputs),
-        DType::I64 => run::<i64>(context, wanted, x, outputs),
-        DType::I32 => run::<i32>(context, wanted, x, outputs),
-        DType::I16 => run::<i16>(context, wanted, x, outputs),
-        DType::I8 => run::<i8>(context, wanted, x, outputs),
-        DType::U64 => run::<u64>(context, wanted, x, outputs),
-        DType::U32 => run::<u32>(context, wanted, x, outputs),
-        DType::U16 => run::<u16>(context, wanted, x, outputs),
-        DType::U8 => run::<u8>(context, wanted, x, outputs),
-        DType::Bool => run::<bool>(context, wanted, x, outputs),
-        other => Err(Error::backend(format!("no kernel for {other}"))),
-    }
+    for_element!(x.dtype, T => run::<T>(context, wanted, x, outputs))
 }
 
 fn run<T: Sortable>(context: &Context, wanted: Wanted, x: &View, outputs: &[TensorSpec]) -> Result<Vec<Buffer>> {

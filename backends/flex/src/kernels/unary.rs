@@ -9,6 +9,7 @@ use ubique_core::backend::{Operand, View};
 use ubique_core::op::unary::Unary;
 use ubique_core::{DType, Element, Error, Result};
 
+use super::dtype::{for_float, for_int};
 use super::rows::{self, Source};
 use crate::executor::Context;
 use crate::memory::{Out, elements, reusable};
@@ -27,13 +28,7 @@ pub fn supports(_op: Unary) -> bool {
 /// Runs a function.
 pub fn unary(context: &Context, op: Unary, x: &mut Operand<'_>) -> Result<Buffer> {
     if matches!(op, Unary::IsNan | Unary::IsInf | Unary::IsFinite) {
-        return match x.dtype {
-            DType::F32 => run::<f32, bool>(context, x, &test::<f32>(op)),
-            DType::F64 => run::<f64, bool>(context, x, &test::<f64>(op)),
-            DType::F16 => run::<f16, bool>(context, x, &test::<f16>(op)),
-            DType::BF16 => run::<bf16, bool>(context, x, &test::<bf16>(op)),
-            other => Err(Error::backend(format!("{other} has no NaN"))),
-        };
+        return for_float!(x.dtype, T => run::<T, bool>(context, x, &test::<T>(op)));
     }
     match x.dtype {
         DType::F32 => {
@@ -52,16 +47,8 @@ pub fn unary(context: &Context, op: Unary, x: &mut Operand<'_>) -> Result<Buffer
         }
         DType::F16 => run::<f16, f16>(context, x, &through_f32(float32(op))),
         DType::BF16 => run::<bf16, bf16>(context, x, &through_f32(float32(op))),
-        DType::I64 => run::<i64, i64>(context, x, &int::<i64>(op)?),
-        DType::I32 => run::<i32, i32>(context, x, &int::<i32>(op)?),
-        DType::I16 => run::<i16, i16>(context, x, &int::<i16>(op)?),
-        DType::I8 => run::<i8, i8>(context, x, &int::<i8>(op)?),
-        DType::U64 => run::<u64, u64>(context, x, &int::<u64>(op)?),
-        DType::U32 => run::<u32, u32>(context, x, &int::<u32>(op)?),
-        DType::U16 => run::<u16, u16>(context, x, &int::<u16>(op)?),
-        DType::U8 => run::<u8, u8>(context, x, &int::<u8>(op)?),
         DType::Bool => run::<bool, bool>(context, x, &|source, target| each(source, target, |b| !b)),
-        other => Err(Error::backend(format!("no kernel for {other}"))),
+        other => for_int!(other, T => run::<T, T>(context, x, &int::<T>(op)?)),
     }
 }
 
