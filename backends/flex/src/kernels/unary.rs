@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use half::{bf16, f16};
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::{Operand, View};
+use ubique_core::op::Rule;
 use ubique_core::op::unary::Unary;
 use ubique_core::{DType, Element, Error, Result};
 
@@ -13,7 +14,7 @@ use super::dtype::{for_float, for_int};
 use super::rows::{self, Source};
 use crate::executor::Context;
 use crate::memory::{Out, elements, reusable};
-use crate::simd::elementwise::{Map1, unary as vector, unary_half_with};
+use crate::simd::elementwise::{Map1, in_place_with, unary as vector, unary_half_with};
 use crate::simd::half::Half;
 use crate::simd::{Isa, math};
 
@@ -73,19 +74,9 @@ pub fn each<A: Copy, B>(source: &[A], target: &mut [MaybeUninit<B>], f: impl Fn(
     }
 }
 
-const BLOCK: usize = 1024;
-
 fn in_place(context: &Context, data: &mut [f32], kernel: Slices<f32, f32>) {
-    context.threads.rows(data, 1, rows::GRAIN, &|_, part| {
-        let mut block = [0f32; BLOCK];
-        for piece in part.chunks_mut(BLOCK) {
-            let source = &mut block[..piece.len()];
-            source.copy_from_slice(piece);
-            // SAFETY: same layout, and the kernel initialises all of its target.
-            let target = unsafe { &mut *(piece as *mut [f32] as *mut [MaybeUninit<f32>]) };
-            kernel(source, target);
-        }
-    });
+    // SAFETY: kernels initialise all of their target.
+    context.threads.rows(data, 1, rows::GRAIN, &|_, part| unsafe { in_place_with(kernel, part) });
 }
 
 /// A kernel of f32 for half-precision elements, in blocks.
@@ -155,46 +146,11 @@ fn choose(op: Unary) -> Slices<f32, f32> {
         Unary::LogSigmoid => |s, t| vector(LogSigmoid, s, t),
         Unary::Mish => |s, t| vector(Mish, s, t),
         Unary::Selu => |s, t| vector(Selu, s, t),
-        op => match math_kernel(op) {
-            Some(kernel) => kernel,
+        op => match math::Unary::find(op.name()) {
+            Some(function) => function.f32,
             None => |s, t| each(s, t, |x| x),
         },
     }
-}
-
-/// The functions of `simd::math` under the names of the ops.
-fn math_kernel(op: Unary) -> Option<Slices<f32, f32>> {
-    Some(match op {
-        Unary::Exp => |s, t| vector(math::Exp, s, t),
-        Unary::Exp2 => |s, t| vector(math::Exp2, s, t),
-        Unary::Expm1 => |s, t| vector(math::Expm1, s, t),
-        Unary::Log => |s, t| vector(math::Ln, s, t),
-        Unary::Log2 => |s, t| vector(math::Log2, s, t),
-        Unary::Log10 => |s, t| vector(math::Log10, s, t),
-        Unary::Log1p => |s, t| vector(math::Log1p, s, t),
-        Unary::Sqrt => |s, t| vector(math::Sqrt, s, t),
-        Unary::Rsqrt => |s, t| vector(math::Rsqrt, s, t),
-        Unary::Recip => |s, t| vector(math::Recip, s, t),
-        Unary::Sin => |s, t| vector(math::Sin, s, t),
-        Unary::Cos => |s, t| vector(math::Cos, s, t),
-        Unary::Tan => |s, t| vector(math::Tan, s, t),
-        Unary::Asin => |s, t| vector(math::Asin, s, t),
-        Unary::Acos => |s, t| vector(math::Acos, s, t),
-        Unary::Atan => |s, t| vector(math::Atan, s, t),
-        Unary::Sinh => |s, t| vector(math::Sinh, s, t),
-        Unary::Cosh => |s, t| vector(math::Cosh, s, t),
-        Unary::Tanh => |s, t| vector(math::Tanh, s, t),
-        Unary::Asinh => |s, t| vector(math::Asinh, s, t),
-        Unary::Acosh => |s, t| vector(math::Acosh, s, t),
-        Unary::Atanh => |s, t| vector(math::Atanh, s, t),
-        Unary::Erf => |s, t| vector(math::Erf, s, t),
-        Unary::Erfc => |s, t| vector(math::Erfc, s, t),
-        Unary::Sigmoid => |s, t| vector(math::Sigmoid, s, t),
-        Unary::Silu => |s, t| vector(math::Silu, s, t),
-        Unary::Gelu => |s, t| vector(math::Gelu, s, t),
-        Unary::GeluTanh => |s, t| vector(math::GeluTanh, s, t),
-        _ => return None,
-    })
 }
 
 /// Functions composed of others, as types that can be compiled for each instruction set.

@@ -89,20 +89,17 @@ fn for_each<S: Isa, A: Copy, B, M: Map1<A, B>>(map: M, source: &[A], target: &mu
     }
 }
 
-/// Replaces each element by its image under `map`.
-pub fn unary_in_place<A: Copy, M: Map1<A, A>>(map: M, data: &mut [A]) {
+/// Replaces elements by what a function of slices makes of them.
+///
+/// # Safety
+/// `map` initialises all of its target.
+pub(crate) unsafe fn in_place_with<A: Copy>(map: impl Fn(&[A], &mut [MaybeUninit<A>]), data: &mut [A]) {
     let mut block = Block::new();
     for part in data.chunks_mut(BLOCK) {
         let source = block.copy(part);
-        // SAFETY: `unary` initialises its target.
-        unary(map, source, unsafe { as_uninit(part) });
+        // SAFETY: the caller promises that `map` initialises its target.
+        map(source, unsafe { as_uninit(part) });
     }
-}
-
-/// [`unary`] for half-precision elements, computed in `f32`.
-pub fn unary_half<H: Half, M: Map1<f32, f32>>(map: M, source: &[H], target: &mut [MaybeUninit<H>]) {
-    // SAFETY: `unary` initialises its target.
-    unsafe { unary_half_with(|source, target| unary(map, source, target), source, target) }
 }
 
 /// Computes half-precision elements with a function of `f32` slices.
@@ -191,35 +188,6 @@ fn pairwise<A: Copy, B: Copy, C>(
         let range = i * BLOCK..i * BLOCK + block.len();
         map(a.part(range.clone(), repeated_a), b.part(range, repeated_b), block);
     }
-}
-
-/// [`binary`] for half-precision operands, computed in `f32`; results that are not `f32`, such as those of comparisons.
-pub fn binary_half<H: Half, C: Copy, M: Map2<f32, f32, C>>(
-    map: M,
-    a: Operand<'_, H>,
-    b: Operand<'_, H>,
-    target: &mut [MaybeUninit<C>],
-) {
-    let (mut wide_a, mut wide_b) = (Block::new(), Block::new());
-    a.check(target.len());
-    b.check(target.len());
-    for (i, target) in target.chunks_mut(BLOCK).enumerate() {
-        let start = i * BLOCK;
-        let wide_a = a.widened(start, wide_a.first(target.len()));
-        let wide_b = b.widened(start, wide_b.first(target.len()));
-        binary(map, wide_a, wide_b, target);
-    }
-}
-
-/// [`binary`] for half-precision operands and results, computed in `f32`.
-pub fn binary_half_to_half<H: Half, M: Map2<f32, f32, f32>>(
-    map: M,
-    a: Operand<'_, H>,
-    b: Operand<'_, H>,
-    target: &mut [MaybeUninit<H>],
-) {
-    // SAFETY: `binary` initialises its target.
-    unsafe { binary_half_with(|a, b, target| binary(map, a, b, target), a, b, target) }
 }
 
 /// Computes half-precision elements with a function of `f32` operands.

@@ -250,7 +250,7 @@ unary! {
     /// GELU's tanh approximation: x/2 · (1 + tanh(√(2/π)(x + 0.044715 x³))).
     GeluTanh, gelu_tanh => Row {
         name: "gelu_tanh",
-        float: |x| if x == f64::NEG_INFINITY { -0.0 } else { 0.5 * x * (1.0 + (SQRT_2_OVER_PI * (x + 0.044715 * x * x * x)).tanh()) },
+        float: |x| if x == f64::NEG_INFINITY { -0.0 } else { x * sigmoid64(2.0 * SQRT_2_OVER_PI * (x + 0.044715 * x * x * x)) },
         vjp: Some(|x, _, g| {
             let square = x * x;
             let square = square.tensor()?;

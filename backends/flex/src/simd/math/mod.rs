@@ -4,7 +4,7 @@
 //! zeros included); the polynomials are minimax fits on the interval of their range reduction. Functions that lose
 //! digits to cancellation compute in `f64`, whose error vanishes in the final rounding.
 //!
-//! [`UNARY`] and [`BINARY`] list them by name with whole-slice kernels.
+//! [`UNARY`] lists those of one argument by name with whole-slice kernels.
 
 mod activation;
 mod error;
@@ -26,7 +26,7 @@ pub use functions::*;
 pub use hyperbolic::{acosh, asinh, atanh, cosh, sinh, tanh};
 pub use logarithm::{ln, log1p, log2, log10};
 pub use power::{hypot, pow, recip, rsqrt, sqrt};
-pub use table::{BINARY, Binary, UNARY, Unary};
+pub use table::{UNARY, Unary};
 pub use trigonometric::{acos, asin, atan, atan2, cos, sin, tan};
 
 /// The smaller of `x` and `limit`, NaN where `x` is NaN.
