@@ -1,16 +1,22 @@
 //! Checks a device against the f64 reference: every case of every op in several layouts, gradients by finite differences.
 //!
-//! A backend's tests call [`forward`], [`gradient`] and [`second_order`] for each of [`Op::cases`](ubique_core::Op::cases).
+//! A backend's tests call [`run`] and look at the [`Report`]; `ubique verify` prints it.
 #![warn(missing_docs)]
 
+mod checks;
 mod compare;
 mod gradients;
 mod layouts;
+mod report;
+mod run;
 mod tolerance;
 
+pub use checks::{Check, Kind, names};
 pub use compare::{Mismatch, compare};
 pub use gradients::{gradient, gradient_cases, second_order};
 pub use layouts::LayoutKind;
+pub use report::{Example, OpReport, Report};
+pub use run::{Options, run};
 pub use tolerance::Tolerance;
 
 use ubique_core::op::case::{Case, Fill, Input};
@@ -49,7 +55,7 @@ impl From<ubique_core::Error> for Failure {
 /// # Errors
 /// How they differ, or what failed.
 pub fn forward(device: &Device, case: &Case, layout: LayoutKind) -> Result<(), Failure> {
-    check(device, case, layout, |dtype| Tolerance::of(&case.op, dtype), |tensors| run(case, device, tensors))
+    check(device, case, layout, |output| Tolerance::of(case, output), |tensors| dispatch(case, device, tensors))
 }
 
 /// Runs what a case's op decomposes into, whether or not the device has a kernel for the op itself, and compares every
@@ -63,13 +69,13 @@ pub fn decomposition(device: &Device, case: &Case) -> Result<(), Failure> {
     if case.inputs.iter().any(skip) {
         return Ok(());
     }
-    let tolerance = |dtype: DType| match dtype.is_float() {
+    let tolerance = |output: &TensorSpec| match output.dtype.is_float() {
         true => Tolerance { relative: 1e-3, absolute: 1e-5 },
-        false => Tolerance::of(&case.op, dtype),
+        false => Tolerance::of(case, output),
     };
     check(device, case, LayoutKind::Contiguous, tolerance, |tensors| match case.op.rule().decompose(tensors)? {
         Some(outputs) => Ok(outputs),
-        None => run(case, device, tensors),
+        None => dispatch(case, device, tensors),
     })
 }
 
@@ -77,11 +83,11 @@ fn check(
     device: &Device,
     case: &Case,
     layout: LayoutKind,
-    tolerance: impl Fn(DType) -> Tolerance,
+    tolerance: impl Fn(&TensorSpec) -> Tolerance,
     run: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<(), Failure> {
     let specs = case.op.infer(&case.specs())?;
-    let operands = case.operands();
+    let operands: Vec<RefTensor> = case.operands().iter().map(|operand| layout.values(operand)).collect();
     let wanted = case.op.rule().reference(&operands, specs.as_slice())?;
     let tensors = operands.iter().map(|o| layout.tensor(o, device)).collect::<Result<Vec<_>>>()?;
     let outputs = run(&tensors)?;
@@ -90,12 +96,12 @@ fn check(
             return Err(Failure::Spec(Box::new([output.spec(), spec.clone()])));
         }
         let got = RefTensor::from_host(&output.to_host()?);
-        compare(&got, wanted, tolerance(spec.dtype)).map_err(Failure::Values)?;
+        compare(&got, wanted, tolerance(spec)).map_err(Failure::Values)?;
     }
     Ok(())
 }
 
-fn run(case: &Case, device: &Device, tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+fn dispatch(case: &Case, device: &Device, tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     match tensors.is_empty() {
         true => Ok(vec![ubique_core::dispatch::run::create(case.op.clone(), device)?]),
         false => Dispatch::run(case.op.clone(), &tensors.iter().collect::<Vec<_>>()),

@@ -1,7 +1,8 @@
 //! How far a result may be from the reference, by op and dtype. One place, with reasons.
 
+use ubique_core::op::case::Case;
 use ubique_core::op::unary::Unary;
-use ubique_core::{DType, Op};
+use ubique_core::{DType, Op, TensorSpec};
 
 /// `|got - wanted| <= absolute + relative · |wanted|`.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -17,8 +18,9 @@ const COMPOSED: [Unary; 7] =
     [Unary::Silu, Unary::Mish, Unary::Gelu, Unary::GeluTanh, Unary::Selu, Unary::Softplus, Unary::LogSigmoid];
 
 impl Tolerance {
-    /// The tolerance of an op's output of a dtype.
-    pub fn of(op: &Op, dtype: DType) -> Tolerance {
+    /// The tolerance of an output of a case.
+    pub fn of(case: &Case, output: &TensorSpec) -> Tolerance {
+        let (op, dtype) = (&case.op, output.dtype);
         // Half a unit in the last place of the dtype, times a factor.
         let ulp = match dtype {
             DType::F64 => f64::EPSILON,
@@ -37,9 +39,9 @@ impl Tolerance {
             // Moves elements only.
             Op::View(_) | Op::Contiguous(_) | Op::Concat(_) | Op::Pad(_) | Op::Select(_) | Op::MaskedFill(_) => 0.0,
             Op::Gather(_) | Op::IndexSelect(_) => 0.0,
-            // Sums of hundreds of products of up to 4 each.
-            Op::Matmul(_) | Op::Linear(_) => 200.0,
-            Op::Conv(_) | Op::ConvTranspose(_) | Op::ConvBackwardWeight(_) => 200.0,
+            // Sums of products of up to 4 each, whose errors add up like a random walk.
+            Op::Matmul(_) | Op::Linear(_) => 200.0 * walk(case, output),
+            Op::Conv(_) | Op::ConvTranspose(_) | Op::ConvBackwardWeight(_) => 200.0 * walk(case, output),
             // Sums of many terms round at each step, and cancel.
             _ => 40.0,
         };
@@ -64,4 +66,11 @@ impl Tolerance {
             absolute: f64::max(absolute, if factor >= 4.0 { ulp * factor } else { absolute }),
         }
     }
+}
+
+/// The root of the number of terms in hundreds, at least 1.
+fn walk(case: &Case, output: &TensorSpec) -> f64 {
+    let count = |spec: &TensorSpec| spec.shape.elements().unwrap_or(0) as f64;
+    let largest = case.inputs.iter().map(|input| count(&input.spec)).fold(0.0, f64::max);
+    (largest / count(output).max(1.0) / 100.0).sqrt().max(1.0)
 }

@@ -4,6 +4,7 @@ pub mod bench;
 mod devices;
 mod predict;
 mod train;
+mod verify;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
@@ -33,6 +34,8 @@ enum Command {
     Predict(predict::Predict),
     /// Measure this machine's devices on standard work.
     Bench(bench::Bench),
+    /// Check every op of a device against the f64 reference.
+    Verify(verify::Verify),
 }
 
 /// The choice of a device, the same for every command.
@@ -68,6 +71,7 @@ impl Cli {
             Command::Train(train) => train.run(&mut output),
             Command::Predict(predict) => predict.run(&mut output),
             Command::Bench(bench) => bench.run(&mut output),
+            Command::Verify(verify) => verify.run(&mut output),
         }
     }
 }

@@ -77,20 +77,21 @@ static OPENED: LazyLock<Mutex<HashMap<String, &'static Opened>>> = LazyLock::new
 
 fn open(backend: &dyn Backend, index: usize, options: &OpenOptions) -> Result<Device> {
     let name = Selection { backend: backend.name().to_owned(), index, options: options.clone() }.to_string();
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(device) = opened.get(&name) {
+    let opened = || OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(device) = opened().get(&name) {
         return Ok(Device::from_opened(device));
     }
     let fail = |e: Error| e.with_device(&name);
+    // Not under the lock: a backend may open other devices, and may take its time.
     let executor = catch_unwind(AssertUnwindSafe(|| backend.open(index, options)))
         .unwrap_or_else(|_| Err(Error::backend("the backend panicked while opening the device")))
         .map_err(fail)?;
     let index16 =
         u16::try_from(index).map_err(|_| fail(Error::device(format!("{index} is too large a device number"))))?;
     let id = DeviceId { type_id: (backend.id() as u16) << 8 | executor.info().class as u16, index: index16 };
-    let device: &'static Opened = Box::leak(Box::new(Opened::new(executor, id, name.clone())));
-    opened.insert(name, device);
-    Ok(Device::from_opened(device))
+    // Where another thread was faster, its device is the one.
+    let leak = || -> &'static Opened { Box::leak(Box::new(Opened::new(executor, id, name.clone()))) };
+    Ok(Device::from_opened(opened().entry(name.clone()).or_insert_with(leak)))
 }
 
 /// Opens the `index`-th device, best first, of those that `accept`.
