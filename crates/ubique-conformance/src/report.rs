@@ -31,6 +31,8 @@ pub struct OpReport {
     pub failed: usize,
     /// Checks in dtypes that the device does not compute with.
     pub unsupported: usize,
+    /// Checks that were left out because the device had stopped answering.
+    pub unchecked: usize,
     /// Passed checks that ran natively.
     pub native: usize,
     /// Passed checks that ran as simpler ops.

@@ -46,10 +46,10 @@ impl Verify {
 }
 
 fn table(ops: &[OpReport]) -> Table {
-    let mut table = Table::new(&["op", "passed", "failed", "native", "decomposed", "host", "unsupported"]);
-    (1..7).for_each(|column| table.align_right(column));
+    let mut table = Table::new(&["op", "passed", "failed", "native", "decomposed", "host", "unsupported", "unchecked"]);
+    (1..8).for_each(|column| table.align_right(column));
     for op in ops {
-        let counts = [op.passed, op.failed, op.native, op.decomposed, op.host, op.unsupported];
+        let counts = [op.passed, op.failed, op.native, op.decomposed, op.host, op.unsupported, op.unchecked];
         table.row(std::iter::once(op.name.to_owned()).chain(counts.map(|count| count.to_string())));
     }
     table
