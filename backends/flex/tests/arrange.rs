@@ -36,6 +36,20 @@ fn roll_repeat_and_tile() {
 }
 
 #[test]
+fn matrices_larger_than_a_tile() {
+    let (height, width) = (71, 1043);
+    let values: Vec<i64> = (0..height * width).collect();
+    let x = ints(&values, &[height as usize, width as usize]);
+    let turned = (0..width).flat_map(|column| (0..height).map(move |row| row * width + column)).collect();
+    let transposed = x.t().and_then(|t| t.contiguous());
+    assert_eq!(list(transposed), (vec![width as usize, height as usize], turned));
+    let back = x.t().and_then(|t| t.contiguous()).and_then(|t| t.t()?.contiguous());
+    assert_eq!(list(back).1, values);
+    let sums = (0..width).map(|column| (0..height).map(|row| row * width + column).sum()).collect();
+    assert_eq!(list(x.sum(&[0])), (vec![width as usize], sums));
+}
+
+#[test]
 fn one_hot_and_embedding() {
     assert_eq!(list(ints(&[2, 0], &[2]).one_hot(3, DType::I64)), (vec![2, 3], vec![0, 0, 1, 1, 0, 0]));
     assert_eq!(list(ints(&[1], &[]).one_hot(2, DType::I64)), (vec![2], vec![0, 1]));

@@ -148,6 +148,8 @@ fn place(
 
 /// Elements of a tile's edge: a cache line of the widest elements that matter.
 const TILE: usize = 16;
+/// Elements of a tile along the source: several cache lines, since each run of them may lie on a page of its own.
+const TALL: usize = 4 * TILE;
 
 #[allow(clippy::too_many_arguments)] // one walk with two sides
 fn transpose<B: Copy + Send + Sync>(
@@ -166,19 +168,19 @@ fn transpose<B: Copy + Send + Sync>(
     let pick = |of: &[isize]| others.iter().map(|&a| of[a]).collect::<Vec<_>>();
     let outer_extents: Vec<usize> = others.iter().map(|&a| extents[a]).collect();
     let (outer_sources, outer_targets) = (pick(sources), pick(targets));
-    let bands = height.div_ceil(TILE);
+    let bands = height.div_ceil(TALL);
     let outer: usize = outer_extents.iter().product();
-    let grain = (GRAIN / (TILE * width).max(1)).max(1);
+    let grain = (GRAIN / (TALL * width).max(1)).max(1);
     threads.ranges(outer * bands, grain, &|range| {
         for job in range {
             let (s, t) = place(job / bands, &outer_extents, &outer_sources, &outer_targets, origin);
-            let top = (job % bands) * TILE;
-            let rows = TILE.min(height - top);
+            let top = (job % bands) * TALL;
+            let rows = TALL.min(height - top);
             let (s, t) = (s + top as isize, t + top as isize * targets[axis]);
             for left in (0..width).step_by(TILE) {
                 let columns = TILE.min(width - left);
                 // Read whole lines of the source, then write whole lines of the target, so that each is touched once.
-                let mut block = [const { MaybeUninit::<B>::uninit() }; TILE * TILE];
+                let mut block = [const { MaybeUninit::<B>::uninit() }; TALL * TILE];
                 for column in 0..columns {
                     let start = (s + (left + column) as isize * sources[inner]) as usize;
                     for (row, &value) in source[start..start + rows].iter().enumerate() {

@@ -207,6 +207,8 @@ impl Axes {
 const CHUNK: usize = 64 * 1024;
 /// Columns that are reduced side by side.
 const COLUMNS: usize = 512;
+/// How many rows ahead memory is asked for where rows are read in parts, whose places the hardware does not foresee.
+const AHEAD: usize = 4;
 
 fn run<T: Fold>(context: &Context, op: &Reduce, x: &View, out: &TensorSpec) -> Result<Buffer> {
     let data = elements::<T>(x)?;
@@ -313,9 +315,12 @@ fn across<T: Fold>(
             let start = base + kept.offset(*number / blocks) + ((*number % blocks) * COLUMNS) as isize;
             let mut wide = [T::start(op); COLUMNS];
             let wide = &mut wide[..piece.len()];
-            for row in 0..count {
-                let from = (start + gone.offset(row)) as usize;
-                T::row(op, wide, &data[from..from + piece.len()]);
+            let row = |number: usize| &data[(start + gone.offset(number)) as usize..][..piece.len()];
+            for number in 0..count {
+                if width > COLUMNS && number + AHEAD < count {
+                    simd::prefetch(row(number + AHEAD));
+                }
+                T::row(op, wide, row(number));
             }
             piece.iter_mut().zip(wide).for_each(|(slot, &mut wide)| *slot = T::finish(op, wide, count));
         }
