@@ -183,7 +183,7 @@ impl Walk {
     /// One recorded op: its rule, then the gradients on their way to its operands.
     fn step(&mut self, node: &Arc<Node>, record: &Record, grads: &[Option<Tensor>]) -> Result<()> {
         let rule = record.op.rule();
-        let saves = rule.saves();
+        let saves = rule.traits().saves();
         let wants: SmallVec<[bool; 3]> = record.inputs.iter().map(|i| i.parent.is_some()).collect();
         let specs: SmallVec<[TensorSpec; 3]> = record.inputs.iter().map(|i| i.spec.clone()).collect();
         let fail =

@@ -10,7 +10,7 @@ use crate::autodiff::checkpoints;
 use crate::backend::Several;
 use crate::dispatch::Device;
 use crate::dispatch::run::Arg;
-use crate::op::Op;
+use crate::op::{Op, Traits};
 use crate::shape::TensorSpec;
 use crate::tensor::Tensor;
 
@@ -87,7 +87,7 @@ impl Node {
     /// Whether the outputs of this node are dropped and computed again (see [`crate::dispatch::Checkpointing`]).
     fn recomputes(&self) -> bool {
         self.depth < MAX_DEPTH
-            && self.record.as_ref().is_some_and(|r| checkpoints(&r.device) && r.op.rule().memory_bound())
+            && self.record.as_ref().is_some_and(|r| checkpoints(&r.device) && r.op.rule().traits().memory_bound)
     }
 }
 
@@ -98,11 +98,10 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    pub fn new(op: &Op, device: &Device, args: &[Arg<'_>]) -> Recording {
-        let rule = op.rule();
-        let saves = rule.saves();
+    pub fn new(op: &Op, traits: Traits, device: &Device, args: &[Arg<'_>]) -> Recording {
+        let saves = traits.saves();
         // Whoever recomputes this node's output needs its operands.
-        let replayable = checkpoints(device) && rule.memory_bound();
+        let replayable = checkpoints(device) && traits.memory_bound;
         let inputs = args.iter().enumerate().map(|(i, arg)| {
             let tensor = arg.tensor();
             let saved = match tensor.edge() {

@@ -197,11 +197,12 @@ fn perform(op: &Op, device: &Device, args: &mut [Arg<'_>]) -> Result<Several<Ten
 fn perform_on(op: &Op, device: &Device, args: &mut [Arg<'_>], inputs: &[TensorSpec]) -> Result<Several<Tensor>> {
     let rule = op.rule();
     let specs = rule.infer(inputs).map_err(|e| e.with_op(rule.name(), inputs).with_device(device.name()))?;
-    let call = Call { op, rule, device, inputs, specs: &specs };
+    let traits = rule.traits();
+    let call = Call { op, rule, is_view: traits.view, device, inputs, specs: &specs };
     if !args.iter().any(|a| a.tensor().is_tracked()) {
         return call.compute(args);
     }
-    match rule.gradient() {
+    match traits.gradient {
         Gradient::None => call.compute(args),
         Gradient::Decomposition => {
             device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
@@ -209,8 +210,8 @@ fn perform_on(op: &Op, device: &Device, args: &mut [Arg<'_>], inputs: &[TensorSp
                 .map(Several::Many)
                 .ok_or_else(|| Error::gradient("has neither a gradient nor a decomposition").with_op(op.name(), inputs))
         }
-        Gradient::Own => {
-            let recording = Recording::new(op, device, args);
+        Gradient::Own(_) => {
+            let recording = Recording::new(op, traits, device, args);
             let results = call.compute(args)?;
             Ok(recording.finish(results))
         }
@@ -222,6 +223,7 @@ fn perform_on(op: &Op, device: &Device, args: &mut [Arg<'_>], inputs: &[TensorSp
 struct Call<'a> {
     op: &'a Op,
     rule: &'a dyn Rule,
+    is_view: bool,
     device: &'a Device,
     inputs: &'a [TensorSpec],
     specs: &'a Specs,
@@ -231,7 +233,7 @@ impl Call<'_> {
     /// The results: of the device's own kernel, of simpler ops, or of the host.
     #[inline]
     fn compute(&self, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
-        if self.rule.is_view() {
+        if self.is_view {
             return self.look(args).map(Several::One);
         }
         if self.device.executor().supports(self.op, self.inputs) == Support::Native {
@@ -296,7 +298,14 @@ impl Call<'_> {
         }
         let spec = input.spec();
         let contiguous = Op::Contiguous(Contiguous);
-        let call = Call { op: &contiguous, rule: &Contiguous, inputs: &[spec], specs: &Specs::Like(0), ..*self };
+        let call = Call {
+            op: &contiguous,
+            rule: &Contiguous,
+            is_view: false,
+            inputs: &[spec],
+            specs: &Specs::Like(0),
+            ..*self
+        };
         let results = call.compute(&mut [Arg::Ref(input)])?;
         let copy = single(op, results)?;
         let layout = rule.view(copy.layout())?;

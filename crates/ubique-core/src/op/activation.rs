@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::autodiff::vjp::{Cotangents, Vjp};
+use crate::autodiff::vjp::{Cotangents, Saves, Vjp};
 use crate::dispatch::run;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use crate::op::case::{Case, Fill};
 use crate::op::lanes::widened;
 use crate::op::layer_norm::per_channel;
 use crate::op::reference::RefTensor;
-use crate::op::{Gradient, Op, Rule, Specs, operands, require_float};
+use crate::op::{Op, Rule, Specs, Traits, operands, require_float};
 use crate::shape::TensorSpec;
 use crate::tensor::Tensor;
 
@@ -83,12 +83,8 @@ impl Rule for Activation {
         }
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::INPUTS).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

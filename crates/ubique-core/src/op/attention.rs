@@ -11,7 +11,7 @@ use crate::op::lanes::widened;
 use crate::op::layer_norm::require_count;
 use crate::op::reference::RefTensor;
 use crate::op::softmax::{SoftmaxBackward, softmax_lane};
-use crate::op::{Gradient, Op, Rule, Specs, require_float, require_same_dtype};
+use crate::op::{Op, Rule, Specs, Traits, require_float, require_same_dtype};
 use crate::shape::{Shape, TensorSpec};
 use crate::tensor::Tensor;
 
@@ -129,12 +129,8 @@ impl Rule for Attention {
         Ok(TensorSpec { shape, dtype: q.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::INPUTS
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::INPUTS)
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

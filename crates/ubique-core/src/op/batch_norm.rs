@@ -11,7 +11,7 @@ use crate::op::case::{Case, Fill};
 use crate::op::lanes::{Lanes, accumulator};
 use crate::op::layer_norm::{channels, per_channel, require_count, require_parameter, with_parameters};
 use crate::op::reference::RefTensor;
-use crate::op::{Gradient, Op, Rule, Specs, require_float};
+use crate::op::{Op, Rule, Specs, Traits, require_float};
 use crate::shape::{Shape, TensorSpec};
 use crate::tensor::Tensor;
 
@@ -127,12 +127,12 @@ impl Rule for BatchNorm {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        if self.training { Gradient::Own } else { Gradient::Decomposition }
-    }
-
-    fn saves(&self) -> Saves {
-        if self.weight { Saves::only(&[0, 1]).and_outputs() } else { Saves::only(&[0]).and_outputs() }
+    fn traits(&self) -> Traits {
+        match (self.training, self.weight) {
+            (false, _) => Traits::DECOMPOSED,
+            (true, true) => Traits::own(Saves::only(&[0, 1]).and_outputs()),
+            (true, false) => Traits::own(Saves::only(&[0]).and_outputs()),
+        }
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -246,8 +246,8 @@ impl Rule for BatchNormBackward {
         })
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Decomposition
+    fn traits(&self) -> Traits {
+        Traits::DECOMPOSED
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {

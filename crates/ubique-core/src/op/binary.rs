@@ -8,7 +8,7 @@ use crate::dtype::{DType, Kind};
 use crate::error::{Error, Result};
 use crate::op::case::{Case, Fill};
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, operands, require_same_dtype};
+use crate::op::{Op, Rule, Specs, Traits, operands, require_same_dtype};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorSpec};
 use crate::tensor::Tensor;
@@ -337,16 +337,9 @@ impl Rule for Binary {
         Ok(TensorSpec { shape, dtype: a.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        if self.row().vjp.is_some() { Gradient::Own } else { Gradient::None }
-    }
-
-    fn saves(&self) -> Saves {
-        self.row().saves
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        let Row { vjp, saves, .. } = self.row();
+        if vjp.is_some() { Traits::own(*saves).memory_bound() } else { Traits::NO_GRADIENT }
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -419,21 +412,13 @@ impl Rule for BinaryScalar {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        self.op.gradient()
-    }
-
-    fn saves(&self) -> Saves {
+    fn traits(&self) -> Traits {
         match self.op {
             // The slope is the scalar itself.
-            Binary::Mul => Saves::NONE,
-            Binary::Div if !self.reversed => Saves::NONE,
-            op => op.saves(),
+            Binary::Mul => Traits::own(Saves::NONE).memory_bound(),
+            Binary::Div if !self.reversed => Traits::own(Saves::NONE).memory_bound(),
+            op => op.traits(),
         }
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -562,10 +547,6 @@ impl Rule for Compare {
         Ok(TensorSpec { shape, dtype: DType::Bool }.into())
     }
 
-    fn memory_bound(&self) -> bool {
-        true
-    }
-
     fn reference(&self, inputs: &[RefTensor], outputs: &[TensorSpec]) -> Result<Vec<RefTensor>> {
         Ok(vec![compare_reference(*self, &inputs[0], &inputs[1], &outputs[0])?])
     }
@@ -606,10 +587,6 @@ impl Rule for CompareScalar {
     fn infer(&self, inputs: &[TensorSpec]) -> Result<Specs> {
         let [x] = operands(inputs)?;
         Ok(TensorSpec { shape: x.shape.clone(), dtype: DType::Bool }.into())
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::op::case::Case;
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, require_same_dtype};
+use crate::op::{Op, Rule, Specs, Traits, require_same_dtype};
 use crate::shape::{TensorSpec, normalize_axis};
 use crate::tensor::Tensor;
 
@@ -49,16 +49,8 @@ impl Rule for Concat {
         Ok(spec.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::NONE
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::NONE).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

@@ -12,7 +12,7 @@ use crate::op::lanes::{Lanes, widened};
 use crate::op::layer_norm::{require_count, require_parameter};
 use crate::op::reference::RefTensor;
 use crate::op::softmax::softmax_lane;
-use crate::op::{Gradient, Op, Rule, Specs, require_float};
+use crate::op::{Op, Rule, Specs, Traits, require_float};
 use crate::shape::{Shape, TensorSpec};
 use crate::tensor::Tensor;
 
@@ -149,8 +149,8 @@ impl Rule for CrossEntropy {
         Ok(TensorSpec { shape, dtype: inputs[0].dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::INPUTS)
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -165,10 +165,6 @@ impl Rule for CrossEntropy {
         let mut out = Cotangents::none(call.operands());
         out.set(0, run::call_list(Op::CrossEntropyBackward(CrossEntropyBackward(self.clone())), &inputs)?);
         Ok(out)
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::INPUTS
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
@@ -279,8 +275,8 @@ impl Rule for CrossEntropyBackward {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Decomposition
+    fn traits(&self) -> Traits {
+        Traits::DECOMPOSED
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {

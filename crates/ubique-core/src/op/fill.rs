@@ -32,10 +32,6 @@ impl Rule for Fill {
         Ok(self.spec.clone().into())
     }
 
-    fn memory_bound(&self) -> bool {
-        true
-    }
-
     fn reference(&self, _inputs: &[RefTensor], outputs: &[TensorSpec]) -> Result<Vec<RefTensor>> {
         let count = outputs[0].shape.elements()?;
         let value = self.value.cast(self.spec.dtype);
@@ -86,10 +82,6 @@ impl Rule for Arange {
         let spec = TensorSpec::new([self.len], self.dtype);
         spec.shape.bytes(self.dtype)?;
         Ok(spec.into())
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
     }
 
     fn reference(&self, _inputs: &[RefTensor], outputs: &[TensorSpec]) -> Result<Vec<RefTensor>> {

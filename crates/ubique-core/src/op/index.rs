@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::op::case::{Case, Fill};
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, operands, require_same_dtype};
+use crate::op::{Op, Rule, Specs, Traits, operands, require_same_dtype};
 use crate::shape::{Shape, TensorSpec, normalize_axis};
 use crate::tensor::Tensor;
 
@@ -91,16 +91,8 @@ impl Rule for Gather {
         Ok(TensorSpec { shape: index.shape.clone(), dtype: x.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::only(&[1])
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::only(&[1])).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -200,19 +192,12 @@ impl Rule for Scatter {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        match self.combine {
-            Combine::Set | Combine::Add => Saves::only(&[1]),
-            _ => Saves::BOTH,
-        }
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        let traits = match self.combine {
+            Combine::Set | Combine::Add => Traits::own(Saves::only(&[1])),
+            _ => Traits::own(Saves::BOTH),
+        };
+        traits.memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -329,16 +314,8 @@ impl Rule for IndexSelect {
         Ok(TensorSpec { shape, dtype: x.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::only(&[1])
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::only(&[1])).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -397,16 +374,8 @@ impl Rule for IndexAdd {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::only(&[1])
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::only(&[1])).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

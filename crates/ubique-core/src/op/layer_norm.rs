@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::op::case::{Case, Fill};
 use crate::op::lanes::widened;
 use crate::op::reference::RefTensor;
-use crate::op::{Gradient, Op, Rule, Specs, require_float, require_same_dtype};
+use crate::op::{Op, Rule, Specs, Traits, require_float, require_same_dtype};
 use crate::shape::{Shape, TensorSpec};
 use crate::tensor::Tensor;
 
@@ -119,12 +119,8 @@ impl Rule for LayerNorm {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        if self.weight { Saves::only(&[0, 1]) } else { Saves::only(&[0]) }
+    fn traits(&self) -> Traits {
+        Traits::own(if self.weight { Saves::only(&[0, 1]) } else { Saves::only(&[0]) })
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -204,8 +200,8 @@ impl Rule for LayerNormBackward {
         })
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Decomposition
+    fn traits(&self) -> Traits {
+        Traits::DECOMPOSED
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
@@ -321,8 +317,8 @@ impl Rule for GroupNorm {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Decomposition
+    fn traits(&self) -> Traits {
+        Traits::DECOMPOSED
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {

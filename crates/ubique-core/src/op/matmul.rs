@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::case::{Case, Fill};
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, operands, require_float, require_same_dtype};
+use crate::op::{Op, Rule, Specs, Traits, operands, require_float, require_same_dtype};
 use crate::shape::{Dims, Shape, TensorSpec};
 use crate::tensor::Tensor;
 
@@ -90,12 +90,8 @@ impl Rule for Matmul {
         Ok(TensorSpec { shape, dtype: a.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::INPUTS
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::INPUTS)
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -225,12 +221,8 @@ impl Rule for Linear {
         Ok(TensorSpec { shape, dtype: x.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::only(&[0, 1])
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::only(&[0, 1]))
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

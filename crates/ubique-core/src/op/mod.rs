@@ -4,6 +4,7 @@
 pub mod case;
 mod lanes;
 pub mod reference;
+mod traits;
 
 pub mod activation;
 pub mod arg_reduce;
@@ -32,11 +33,13 @@ pub mod transfer;
 pub mod unary;
 pub mod view;
 
+pub use traits::{Gradient, Traits};
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::autodiff::vjp::{Cotangents, Saves, Vjp};
+use crate::autodiff::vjp::{Cotangents, Vjp};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::shape::TensorSpec;
@@ -74,17 +77,6 @@ impl From<TensorSpec> for Specs {
     }
 }
 
-/// Where an op's gradient comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gradient {
-    /// From [`Rule::vjp`].
-    Own,
-    /// From the ops that [`Rule::decompose`] runs.
-    Decomposition,
-    /// There is none; the outputs do not depend differentiably on the inputs, and are not tracked.
-    None,
-}
-
 /// All that dispatch, autodiff and tests need to know of an op.
 pub trait Rule: fmt::Debug + Send + Sync {
     /// The op's name, as in error messages and profiles.
@@ -105,24 +97,9 @@ pub trait Rule: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Whether this op is a view (see [`Rule::view`]).
-    fn is_view(&self) -> bool {
-        false
-    }
-
-    /// Where the gradient comes from.
-    fn gradient(&self) -> Gradient {
-        Gradient::None
-    }
-
-    /// Which operands and outputs the gradient looks at.
-    fn saves(&self) -> Saves {
-        Saves::INPUTS
-    }
-
-    /// Whether the op's cost is that of reading and writing memory, so that recomputing it is cheaper than keeping its result.
-    fn memory_bound(&self) -> bool {
-        false
+    /// Where the gradient comes from, and what kind of work the op is.
+    fn traits(&self) -> Traits {
+        Traits::NO_GRADIENT
     }
 
     /// The vector-Jacobian product: from gradients of the outputs to gradients of the inputs.
@@ -152,6 +129,13 @@ pub trait Rule: fmt::Debug + Send + Sync {
     fn cases() -> Vec<Case>
     where
         Self: Sized;
+}
+
+impl dyn Rule + '_ {
+    /// Where the gradient comes from.
+    pub fn gradient(&self) -> Gradient {
+        self.traits().gradient
+    }
 }
 
 /// The list: a variant for each family, and what follows from the list alone.

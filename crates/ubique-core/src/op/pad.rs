@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::case::Case;
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, operands};
+use crate::op::{Op, Rule, Specs, Traits, operands};
 use crate::scalar::Scalar;
 use crate::shape::{Dims, Shape, TensorSpec, normalize_axis};
 use crate::tensor::Tensor;
@@ -107,16 +107,8 @@ impl Rule for Pad {
         Ok(TensorSpec { shape, dtype: x.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::NONE
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::NONE).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

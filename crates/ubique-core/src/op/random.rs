@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::case::Case;
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, operands, require_float};
+use crate::op::{Op, Rule, Specs, Traits, operands, require_float};
 use crate::random::{Philox, RandomError, bernoulli_threshold};
 use crate::shape::{Shape, TensorSpec};
 use crate::tensor::Tensor;
@@ -254,10 +254,6 @@ impl Rule for Random {
         Ok(self.spec.clone().into())
     }
 
-    fn memory_bound(&self) -> bool {
-        true
-    }
-
     fn reference(&self, _inputs: &[RefTensor], outputs: &[TensorSpec]) -> Result<Vec<RefTensor>> {
         let spec = &outputs[0];
         let count = spec.shape.elements()?;
@@ -342,16 +338,8 @@ impl Rule for Dropout {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::NONE
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::NONE).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::op::case::{Case, Fill};
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, operands};
+use crate::op::{Op, Rule, Specs, Traits, operands};
 use crate::shape::{Dims, Shape, TensorSpec, normalize_axes};
 use crate::tensor::Tensor;
 
@@ -148,18 +148,12 @@ impl Rule for Reduce {
         Ok(TensorSpec { shape, dtype: x.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
+    fn traits(&self) -> Traits {
         match self.op {
-            Reduction::Any | Reduction::All => Gradient::None,
-            _ => Gradient::Own,
-        }
-    }
-
-    fn saves(&self) -> Saves {
-        match self.op {
-            Reduction::Sum | Reduction::Mean => Saves::NONE,
-            Reduction::Prod => Saves::INPUTS,
-            _ => Saves::BOTH,
+            Reduction::Any | Reduction::All => Traits::NO_GRADIENT,
+            Reduction::Sum | Reduction::Mean => Traits::own(Saves::NONE),
+            Reduction::Prod => Traits::own(Saves::INPUTS),
+            _ => Traits::own(Saves::BOTH),
         }
     }
 

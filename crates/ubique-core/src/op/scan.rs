@@ -10,7 +10,7 @@ use crate::op::case::{Case, Fill};
 use crate::op::index::{Combine, require_axis};
 use crate::op::reduce::groups;
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, operands};
+use crate::op::{Op, Rule, Specs, Traits, operands};
 use crate::shape::{TensorSpec, normalize_axis};
 use crate::tensor::Tensor;
 
@@ -80,16 +80,12 @@ impl Rule for Scan {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        match self.op {
+    fn traits(&self) -> Traits {
+        Traits::own(match self.op {
             ScanOp::Sum => Saves::NONE,
             ScanOp::Prod => Saves::INPUTS,
             ScanOp::Max | ScanOp::Min => Saves::BOTH,
-        }
+        })
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

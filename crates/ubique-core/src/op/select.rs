@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::op::binary::Rhs;
 use crate::op::case::{Case, Fill};
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, operands, require_same_dtype};
+use crate::op::{Op, Rule, Specs, Traits, operands, require_same_dtype};
 use crate::scalar::Scalar;
 use crate::shape::TensorSpec;
 use crate::tensor::Tensor;
@@ -34,16 +34,8 @@ impl Rule for Select {
         Ok(TensorSpec { shape, dtype: a.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::only(&[0])
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::only(&[0])).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -123,16 +115,8 @@ impl Rule for MaskedFill {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::only(&[1])
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::only(&[1])).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -208,12 +192,8 @@ impl Rule for Clamp {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::INPUTS).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

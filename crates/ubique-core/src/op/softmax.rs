@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::op::case::{Case, Fill};
 use crate::op::lanes::{Lanes, require_axis, widened};
 use crate::op::reference::RefTensor;
-use crate::op::{Gradient, Op, Rule, Specs, operands, require_float, require_same_dtype};
+use crate::op::{Op, Rule, Specs, Traits, operands, require_float, require_same_dtype};
 use crate::shape::{Shape, TensorSpec, normalize_axes};
 use crate::tensor::Tensor;
 
@@ -57,12 +57,8 @@ impl Rule for Softmax {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::OUTPUTS
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::OUTPUTS)
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -134,8 +130,8 @@ impl Rule for SoftmaxBackward {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Decomposition
+    fn traits(&self) -> Traits {
+        Traits::DECOMPOSED
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
@@ -213,12 +209,8 @@ impl Rule for LogSumExp {
         Ok(TensorSpec { shape, dtype: x.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::BOTH
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::BOTH)
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

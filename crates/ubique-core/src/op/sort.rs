@@ -12,7 +12,7 @@ use crate::op::case::{Case, Fill};
 use crate::op::index::{Combine, require_axis};
 use crate::op::reduce::groups;
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, operands};
+use crate::op::{Op, Rule, Specs, Traits, operands};
 use crate::shape::{TensorSpec, normalize_axis};
 use crate::tensor::Tensor;
 
@@ -89,12 +89,8 @@ impl Rule for Sort {
         specs(x, self.axis, require_axis(&x.shape, self.axis)?)
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::OUTPUTS
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::OUTPUTS)
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -142,12 +138,8 @@ impl Rule for TopK {
         specs(x, self.axis, self.k)
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::OUTPUTS
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::OUTPUTS)
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

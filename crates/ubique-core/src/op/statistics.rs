@@ -10,7 +10,7 @@ use crate::op::case::{Case, Fill};
 use crate::op::lanes::widened;
 use crate::op::reduce::{check_axes, groups, reduced_shape};
 use crate::op::reference::RefTensor;
-use crate::op::{Gradient, Op, Rule, Specs, operands, require_float};
+use crate::op::{Op, Rule, Specs, Traits, operands, require_float};
 use crate::shape::{Dims, TensorSpec, normalize_axes};
 use crate::tensor::Tensor;
 
@@ -77,12 +77,8 @@ impl Rule for Variance {
         Ok(TensorSpec { shape, dtype: x.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        if self.root { Saves::BOTH } else { Saves::INPUTS }
+    fn traits(&self) -> Traits {
+        Traits::own(if self.root { Saves::BOTH } else { Saves::INPUTS })
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -183,12 +179,8 @@ impl Rule for Norm {
         Ok(TensorSpec { shape, dtype: x.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::BOTH
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::BOTH)
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

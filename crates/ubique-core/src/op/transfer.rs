@@ -6,7 +6,7 @@ use crate::autodiff::vjp::{Cotangents, Saves, Vjp};
 use crate::error::Result;
 use crate::op::case::Case;
 use crate::op::reference::RefTensor;
-use crate::op::{Gradient, Rule, Specs, operands};
+use crate::op::{Rule, Specs, Traits, operands};
 use crate::shape::TensorSpec;
 
 /// The same values on another device. The device is no part of the op; see [`crate::tensor::Tensor::to_device`].
@@ -23,12 +23,8 @@ impl Rule for Transfer {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::NONE
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::NONE)
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

@@ -8,7 +8,7 @@ use crate::dtype::{DType, Kind};
 use crate::error::{Error, Result};
 use crate::op::case::{Case, Fill};
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Op, Rule, Specs, operands};
+use crate::op::{Op, Rule, Specs, Traits, operands};
 use crate::scalar::Scalar;
 use crate::shape::TensorSpec;
 use crate::tensor::Tensor;
@@ -301,16 +301,9 @@ impl Rule for Unary {
         Ok(TensorSpec { shape: x.shape.clone(), dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        if self.row().vjp.is_some() { Gradient::Own } else { Gradient::None }
-    }
-
-    fn saves(&self) -> Saves {
-        self.row().saves
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        let Row { vjp, saves, .. } = self.row();
+        if vjp.is_some() { Traits::own(*saves).memory_bound() } else { Traits::NO_GRADIENT }
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -393,16 +386,8 @@ impl Rule for Cast {
         Ok(TensorSpec { shape: x.shape.clone(), dtype: self.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::NONE
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::NONE).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::op::case::Case;
 use crate::op::reference::RefTensor;
-use crate::op::{Gradient, Op, Rule, Specs, operands};
+use crate::op::{Op, Rule, Specs, Traits, operands};
 use crate::shape::{Dims, Shape, TensorSpec, normalize_axis};
 use crate::tensor::Tensor;
 
@@ -117,20 +117,8 @@ impl Rule for View {
         self.apply(input)
     }
 
-    fn is_view(&self) -> bool {
-        true
-    }
-
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::NONE
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::NONE).memory_bound().view()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -213,16 +201,8 @@ impl Rule for Contiguous {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::NONE
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::NONE).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

@@ -7,8 +7,8 @@ use crate::dispatch::run::Arg;
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::host::HostTensor;
-use crate::op::Op;
 use crate::op::transfer::Transfer;
+use crate::op::{Op, Rule};
 use crate::scalar::Scalar;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
@@ -106,7 +106,7 @@ impl Tensor {
         if !self.is_tracked() {
             return Ok(moved);
         }
-        let recording = Recording::new(&Op::Transfer(Transfer), self.device(), &[Arg::Ref(self)]);
+        let recording = Recording::new(&Op::Transfer(Transfer), Transfer.traits(), self.device(), &[Arg::Ref(self)]);
         match recording.finish(Several::One(moved)) {
             Several::One(tensor) => Ok(tensor),
             Several::Many(_) => Err(Error::backend("a transfer has one output")),

@@ -15,7 +15,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::case::Case;
 use crate::op::reference::RefTensor;
-use crate::op::{Gradient, Op, Rule, Specs, operands, require_same_dtype};
+use crate::op::{Op, Rule, Specs, Traits, operands, require_same_dtype};
 use crate::shape::{Shape, TensorSpec};
 use crate::tensor::Tensor;
 use geometry::{add_bias, overflow};
@@ -115,12 +115,8 @@ impl Rule for Conv {
         Ok(spec(x.shape[0], filters, extents.collect::<Result<_>>()?, x.dtype)?.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::only(&[0, 1])
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::only(&[0, 1]))
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -237,12 +233,8 @@ impl Rule for ConvTranspose {
         Ok(spec(x.shape[0], filters, extents, x.dtype)?.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::only(&[0, 1])
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::only(&[0, 1]))
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -363,8 +355,8 @@ impl Rule for ConvBackwardWeight {
         Ok(spec(filters, channels / self.groups, self.kernel.clone(), x.dtype)?.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::INPUTS)
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

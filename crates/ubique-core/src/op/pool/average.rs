@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::op::case::Case;
 use crate::op::pool::windows::Pooling;
 use crate::op::reference::RefTensor;
-use crate::op::{Gradient, Rule, Specs, operands, require_float};
+use crate::op::{Rule, Specs, Traits, operands, require_float};
 use crate::shape::{Shape, TensorSpec};
 use crate::tensor::Tensor;
 
@@ -142,16 +142,8 @@ impl Rule for AvgPool {
         Ok(TensorSpec { shape, dtype: x.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::NONE
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::NONE).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -271,16 +263,8 @@ impl Rule for AvgPoolBackward {
         Ok(TensorSpec { shape, dtype: g.dtype }.into())
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::NONE
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::NONE).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

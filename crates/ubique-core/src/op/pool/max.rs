@@ -10,7 +10,7 @@ use crate::op::case::{Case, Fill};
 use crate::op::index::Combine;
 use crate::op::pool::windows::{Pooling, require_numbers};
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Gradient, Rule, Specs, operands, require_same_dtype};
+use crate::op::{Rule, Specs, Traits, operands, require_same_dtype};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorSpec};
 use crate::tensor::Tensor;
@@ -42,16 +42,8 @@ impl Rule for MaxPool {
         Ok(Specs::Many(vec![values, indices]))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::INPUTS
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::INPUTS).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -192,16 +184,8 @@ impl Rule for MaxPoolBackward {
         Ok(Specs::Like(0))
     }
 
-    fn gradient(&self) -> Gradient {
-        Gradient::Own
-    }
-
-    fn saves(&self) -> Saves {
-        Saves::only(&[0])
-    }
-
-    fn memory_bound(&self) -> bool {
-        true
+    fn traits(&self) -> Traits {
+        Traits::own(Saves::only(&[0])).memory_bound()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
