@@ -47,42 +47,8 @@ impl<const N: usize> ConvConfig<N> {
     }
 }
 
-/// Weight and bias of a convolution in either direction.
-#[derive(Debug)]
-struct Kernel<const N: usize> {
-    weight: Param,
-    bias: Option<Param>,
-    options: ConvOptions,
-}
-
-impl<const N: usize> Kernel<N> {
-    fn new(shape: [usize; 2], kernel: [usize; N], outputs: usize, config: ConvConfig<N>, place: Place) -> Result<Self> {
-        let shape: Shape = shape.into_iter().chain(kernel).collect();
-        let (inputs, _) = fans(&shape)?;
-        let weight = Init::weight().param(shape, &place)?;
-        let bias = if config.bias { Some(bias(inputs, outputs, &place)?) } else { None };
-        Ok(Kernel { weight, bias, options: config.options() })
-    }
-
-    fn visit(&self, visitor: &mut Visitor<'_>) -> Result<()> {
-        visitor.part("weight", &self.weight)?;
-        visitor.part("bias", &self.bias)
-    }
-}
-
-/// Refuses anything but `[batch, channels, N spatial axes]`.
-fn require_rank<const N: usize>(x: &Tensor) -> Result<()> {
-    if x.rank() == N + 2 {
-        return Ok(());
-    }
-    Err(Error::shape(format!(
-        "a convolution over {N} axes takes [batch, channels, …] of rank {}, got {}",
-        N + 2,
-        x.shape()
-    )))
-}
-
 /// A convolution (cross-correlation): x `[batch, inputs, …N]` with a weight `[outputs, inputs / groups, kernel…]`.
+/// Where `TRANSPOSED`, the gradient of one as a layer, with a weight `[inputs, outputs / groups, kernel…]`.
 ///
 /// ```
 /// # use ubique_core::{DType, Device, Tensor};
@@ -95,7 +61,11 @@ fn require_rank<const N: usize>(x: &Tensor) -> Result<()> {
 /// # Ok::<(), ubique_core::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Conv<const N: usize>(Kernel<N>);
+pub struct Conv<const N: usize, const TRANSPOSED: bool = false> {
+    weight: Param,
+    bias: Option<Param>,
+    options: ConvOptions,
+}
 
 /// A convolution over one axis.
 pub type Conv1d = Conv<1>;
@@ -103,55 +73,8 @@ pub type Conv1d = Conv<1>;
 pub type Conv2d = Conv<2>;
 /// A convolution over three axes.
 pub type Conv3d = Conv<3>;
-
-impl<const N: usize> Conv<N> {
-    /// A layer whose weight and bias begin uniform in ±1/√(inputs of each output).
-    ///
-    /// # Errors
-    /// Where the groups do not divide the channels, the dtype is not floating point, or memory cannot be had.
-    pub fn new(
-        inputs: usize,
-        outputs: usize,
-        kernel: [usize; N],
-        config: ConvConfig<N>,
-        place: impl Into<Place>,
-    ) -> Result<Self> {
-        config.check(inputs, outputs)?;
-        if config.output_padding != [0; N] {
-            return Err(Error::value("only transposed convolutions have output padding"));
-        }
-        Ok(Conv(Kernel::new([outputs, inputs / config.groups], kernel, outputs, config, place.into())?))
-    }
-
-    /// The weight.
-    pub fn weight(&self) -> &Param {
-        &self.0.weight
-    }
-
-    /// The bias, where there is one.
-    pub fn bias(&self) -> Option<&Param> {
-        self.0.bias.as_ref()
-    }
-}
-
-impl<const N: usize> Module for Conv<N> {
-    fn visit(&self, visitor: &mut Visitor<'_>) -> Result<()> {
-        self.0.visit(visitor)
-    }
-}
-
-impl<const N: usize> Forward for Conv<N> {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        require_rank::<N>(x)?;
-        x.conv(&self.0.weight.value()?, optional(&self.0.bias)?.as_ref(), &self.0.options)
-    }
-}
-
-/// A transposed convolution, the gradient of a convolution as a layer: x `[batch, inputs, …N]` with a weight
-/// `[inputs, outputs / groups, kernel…]`.
-#[derive(Debug)]
-pub struct ConvTranspose<const N: usize>(Kernel<N>);
-
+/// A transposed convolution.
+pub type ConvTranspose<const N: usize> = Conv<N, true>;
 /// A transposed convolution over one axis.
 pub type ConvTranspose1d = ConvTranspose<1>;
 /// A transposed convolution over two axes.
@@ -159,11 +82,12 @@ pub type ConvTranspose2d = ConvTranspose<2>;
 /// A transposed convolution over three axes.
 pub type ConvTranspose3d = ConvTranspose<3>;
 
-impl<const N: usize> ConvTranspose<N> {
-    /// A layer whose weight and bias begin uniform in ±1/√(outputs of each group · kernel size).
+impl<const N: usize, const TRANSPOSED: bool> Conv<N, TRANSPOSED> {
+    /// A layer whose weight and bias begin uniform in ±1/√(the weight's size without its first axis).
     ///
     /// # Errors
-    /// As [`Conv::new`].
+    /// Where the groups do not divide the channels, the dtype is not floating point, output padding is asked of a
+    /// convolution that is not transposed, or memory cannot be had.
     pub fn new(
         inputs: usize,
         outputs: usize,
@@ -172,29 +96,49 @@ impl<const N: usize> ConvTranspose<N> {
         place: impl Into<Place>,
     ) -> Result<Self> {
         config.check(inputs, outputs)?;
-        Ok(ConvTranspose(Kernel::new([inputs, outputs / config.groups], kernel, outputs, config, place.into())?))
+        if !TRANSPOSED && config.output_padding != [0; N] {
+            return Err(Error::value("only transposed convolutions have output padding"));
+        }
+        let place = place.into();
+        let (first, second) = if TRANSPOSED { (inputs, outputs) } else { (outputs, inputs) };
+        let shape: Shape = [first, second / config.groups].into_iter().chain(kernel).collect();
+        let (fan_in, _) = fans(&shape)?;
+        let weight = Init::weight().param(shape, &place)?;
+        let bias = if config.bias { Some(bias(fan_in, outputs, &place)?) } else { None };
+        Ok(Conv { weight, bias, options: config.options() })
     }
 
     /// The weight.
     pub fn weight(&self) -> &Param {
-        &self.0.weight
+        &self.weight
     }
 
     /// The bias, where there is one.
     pub fn bias(&self) -> Option<&Param> {
-        self.0.bias.as_ref()
+        self.bias.as_ref()
     }
 }
 
-impl<const N: usize> Module for ConvTranspose<N> {
+impl<const N: usize, const TRANSPOSED: bool> Module for Conv<N, TRANSPOSED> {
     fn visit(&self, visitor: &mut Visitor<'_>) -> Result<()> {
-        self.0.visit(visitor)
+        visitor.part("weight", &self.weight)?;
+        visitor.part("bias", &self.bias)
     }
 }
 
-impl<const N: usize> Forward for ConvTranspose<N> {
+impl<const N: usize, const TRANSPOSED: bool> Forward for Conv<N, TRANSPOSED> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        require_rank::<N>(x)?;
-        x.conv_transpose(&self.0.weight.value()?, optional(&self.0.bias)?.as_ref(), &self.0.options)
+        if x.rank() != N + 2 {
+            return Err(Error::shape(format!(
+                "a convolution over {N} axes takes [batch, channels, …] of rank {}, got {}",
+                N + 2,
+                x.shape()
+            )));
+        }
+        let (weight, bias) = (self.weight.value()?, optional(&self.bias)?);
+        match TRANSPOSED {
+            true => x.conv_transpose(&weight, bias.as_ref(), &self.options),
+            false => x.conv(&weight, bias.as_ref(), &self.options),
+        }
     }
 }
