@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::autodiff::node::{Edge, Node, Record, Saved};
+use crate::autodiff::node::{Edge, Form, Input, Node, Record};
 use crate::autodiff::vjp::Vjp;
 use crate::dispatch::run;
 use crate::error::{Error, Result};
@@ -159,19 +159,19 @@ fn walk(
 impl Walk {
     /// Adds a gradient to what has already arrived at a tensor.
     fn arrive(&mut self, edge: &Edge, grad: Tensor) -> Result<()> {
-        let outputs = edge.node.outputs.as_slice();
-        let expected = &outputs[edge.output];
-        if *grad.shape() != expected.shape || grad.dtype() != expected.dtype {
+        let expected = edge.form();
+        if grad.shape() != expected.shape() || grad.dtype() != expected.dtype {
             let name = edge.node.record.as_ref().map_or("leaf", |r| r.op.name());
             return Err(Error::gradient(format!(
-                "a gradient of {} arrived at {name}, whose output is {expected}",
-                grad.spec()
+                "a gradient of {} arrived at {name}, whose output is {}",
+                grad.spec(),
+                expected.spec()
             )));
         }
-        let waiting = self
-            .waiting
-            .entry(edge.node.id)
-            .or_insert_with(|| Waiting { node: edge.node.clone(), grads: smallvec![None; outputs.len()] });
+        let waiting = self.waiting.entry(edge.node.id).or_insert_with(|| Waiting {
+            node: edge.node.clone(),
+            grads: smallvec![None; edge.node.outputs.as_slice().len()],
+        });
         let slot = &mut waiting.grads[edge.output];
         *slot = Some(match slot.take() {
             Some(sum) => (sum + grad).tensor()?,
@@ -184,8 +184,8 @@ impl Walk {
     fn step(&mut self, node: &Arc<Node>, record: &Record, grads: &[Option<Tensor>]) -> Result<()> {
         let rule = record.op.rule();
         let saves = rule.traits().saves();
-        let wants: SmallVec<[bool; 3]> = record.inputs.iter().map(|i| i.parent.is_some()).collect();
-        let specs: SmallVec<[TensorSpec; 3]> = record.inputs.iter().map(|i| i.spec.clone()).collect();
+        let wants: SmallVec<[bool; 3]> = record.inputs.iter().map(|i| i.edge().is_some()).collect();
+        let specs: SmallVec<[TensorSpec; 3]> = record.inputs.iter().map(Input::spec).collect();
         let fail =
             |e: Error| e.context("in the gradient").with_op(rule.name(), &specs).with_device(record.device.name());
         let mut inputs: SmallVec<[Option<Tensor>; 3]> = SmallVec::new();
@@ -193,19 +193,19 @@ impl Walk {
             inputs.push(if saves.input(position) { Some(self.input(record, position)?) } else { None });
         }
         let outputs = if saves.outputs() { self.outputs(node, record)? } else { Vec::new() };
-        let output_specs = node.outputs.as_slice();
+        let output_specs: SmallVec<[TensorSpec; 1]> = node.outputs.as_slice().iter().map(Form::spec).collect();
         let call = Vjp {
             inputs: &inputs,
             outputs: &outputs,
             specs: &specs,
-            output_specs,
+            output_specs: &output_specs,
             grads,
             wants: &wants,
             device: &record.device,
         };
         let cotangents = rule.vjp(&call).map_err(fail)?;
         for (input, grad) in record.inputs.iter().zip(cotangents.0) {
-            if let (Some(parent), Some(grad)) = (&input.parent, grad) {
+            if let (Some(parent), Some(grad)) = (input.edge(), grad) {
                 let grad = if self.create_graph { grad } else { grad.into_detached() };
                 self.arrive(parent, grad).map_err(|e| e.context(format!("from {}", rule.name())))?;
             }
@@ -216,7 +216,7 @@ impl Walk {
     /// An operand as the rule shall see it: tracked only where the gradients shall be differentiable.
     fn input(&mut self, record: &Record, position: usize) -> Result<Tensor> {
         let tensor = self.operand(record, position)?;
-        Ok(match (&record.inputs[position].parent, self.create_graph) {
+        Ok(match (record.inputs[position].edge(), self.create_graph) {
             (Some(edge), true) => tensor.with_edge(edge.clone()),
             _ => tensor.into_detached(),
         })
@@ -224,20 +224,21 @@ impl Walk {
 
     /// An operand again, tracked or not.
     fn operand(&mut self, record: &Record, position: usize) -> Result<Tensor> {
-        let input = &record.inputs[position];
-        match (&input.saved, &input.parent) {
-            (Saved::Value(tensor), _) => Ok(tensor.clone()),
-            (Saved::Recompute, Some(edge)) => {
+        match &record.inputs[position] {
+            Input::Kept(tensor) => Ok(tensor.clone()),
+            Input::Tracked(edge) => {
                 let parent = edge.node.record.as_ref().ok_or_else(|| Error::gradient("a leaf cannot be recomputed"))?;
                 let outputs = self.recompute(&edge.node, parent)?;
                 outputs.get(edge.output).cloned().ok_or_else(|| Error::gradient("a recomputed op lost an output"))
             }
-            _ => Err(Error::gradient(format!("operand {position} of {} was not saved", record.op.name()))),
+            Input::Constant(_) => {
+                Err(Error::gradient(format!("operand {position} of {} was not saved", record.op.name())))
+            }
         }
     }
 
     fn outputs(&mut self, node: &Arc<Node>, record: &Record) -> Result<Vec<Tensor>> {
-        let outputs = match record.saved_outputs.get() {
+        let outputs = match &record.saved_outputs {
             Some(outputs) => outputs.as_slice().to_vec(),
             None => self.recompute(node, record)?,
         };

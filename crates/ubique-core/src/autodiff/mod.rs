@@ -29,7 +29,7 @@ impl Tensor {
                 .with_op("require_grad", &[self.spec()])
                 .with_device(self.device().name()));
         }
-        Ok(self.detach().with_edge(Edge::leaf(self.spec())))
+        Ok(self.detach().with_edge(Edge::leaf(self)))
     }
 
     /// Whether ops on this tensor are recorded.

@@ -211,9 +211,9 @@ fn perform_on(op: &Op, device: &Device, args: &mut [Arg<'_>], inputs: &[TensorSp
                 .ok_or_else(|| Error::gradient("has neither a gradient nor a decomposition").with_op(op.name(), inputs))
         }
         Gradient::Own(_) => {
-            let recording = Recording::new(op, traits, device, args);
+            let recording = Recording::new(traits, device, args);
             let results = call.compute(args)?;
-            Ok(recording.finish(results))
+            Ok(recording.finish(op, device, results))
         }
     }
 }

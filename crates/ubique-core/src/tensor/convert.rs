@@ -106,8 +106,8 @@ impl Tensor {
         if !self.is_tracked() {
             return Ok(moved);
         }
-        let recording = Recording::new(&Op::Transfer(Transfer), Transfer.traits(), self.device(), &[Arg::Ref(self)]);
-        match recording.finish(Several::One(moved)) {
+        let recording = Recording::new(Transfer.traits(), self.device(), &[Arg::Ref(self)]);
+        match recording.finish(&Op::Transfer(Transfer), self.device(), Several::One(moved)) {
             Several::One(tensor) => Ok(tensor),
             Several::Many(_) => Err(Error::backend("a transfer has one output")),
         }

@@ -101,6 +101,11 @@ impl Tensor {
         self.0.edge.as_ref()
     }
 
+    /// The edge alone; `None` too where other handles share the tensor, and with it the edge.
+    pub(crate) fn into_edge(self) -> Option<Edge> {
+        Arc::into_inner(self.0)?.edge
+    }
+
     pub(crate) fn with_edge(mut self, edge: Edge) -> Tensor {
         Arc::make_mut(&mut self.0).edge = Some(edge);
         self
