@@ -28,6 +28,19 @@ pub enum Kind {
 }
 
 impl Check {
+    /// The dtypes of all operands and results.
+    pub fn dtypes(&self) -> impl Iterator<Item = DType> {
+        let specs = self.case.specs();
+        let outputs = self.case.op.infer(&specs).unwrap_or_default();
+        specs.into_iter().chain(outputs).map(|spec| spec.dtype)
+    }
+
+    /// Whether the reference takes these operands.
+    pub fn is_valid(&self) -> bool {
+        let Check { case, .. } = self;
+        case.op.infer(&case.specs()).is_ok_and(|specs| case.op.rule().reference(&case.operands(), &specs).is_ok())
+    }
+
     /// How many elements the operands have: the smallest failing check is the one to show.
     pub fn size(&self) -> usize {
         self.case.inputs.iter().map(|input| input.spec.shape.elements().unwrap_or(usize::MAX)).sum()

@@ -56,6 +56,11 @@ fn value(op: &Op, operands: &[RefTensor]) -> Result<f64> {
     Ok(pairs.map(|(o, w)| o.floats().iter().zip(w).map(|(v, w)| v * w).sum::<f64>()).sum())
 }
 
+/// Values in a tensor like another.
+fn on_device(values: Vec<f64>, like: &Tensor) -> Result<Tensor> {
+    Tensor::from_host(RefTensor::float(like.shape(), like.dtype(), values).to_host()?, like.device())
+}
+
 fn nudged(operands: &[RefTensor], which: usize, position: usize, by: f64) -> Vec<RefTensor> {
     let mut out = operands.to_vec();
     if let Values::Float(values) = &mut out[which].values {
@@ -78,7 +83,7 @@ fn gradients(device: &Device, op: &Op, operands: &[RefTensor], graph: bool) -> R
     let mut tracked = Vec::new();
     for (output, weights) in outputs.iter().zip(weights(&shapes)) {
         if output.is_tracked() {
-            seeds.push(Tensor::from_vec(weights, output.shape(), device)?.cast(output.dtype())?);
+            seeds.push(on_device(weights, output)?);
             tracked.push(output);
         }
     }
@@ -131,7 +136,7 @@ pub fn second_order(device: &Device, case: &Case) -> Result<(), Failure> {
     let mut seeds = Vec::new();
     let mut tracked = Vec::new();
     for grad in grads.iter().filter(|g| g.is_tracked()) {
-        seeds.push(Tensor::from_vec((0..grad.elements()).map(weight).collect(), grad.shape(), device)?);
+        seeds.push(on_device((0..grad.elements()).map(weight).collect(), grad)?);
         tracked.push(grad);
     }
     let floats: Vec<usize> = (0..operands.len()).filter(|&i| operands[i].is_float()).collect();

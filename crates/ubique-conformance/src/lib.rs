@@ -19,6 +19,7 @@ pub use report::{Example, OpReport, Report};
 pub use run::{Options, run};
 pub use tolerance::Tolerance;
 
+use ubique_core::backend::Support;
 use ubique_core::op::case::{Case, Fill, Input};
 use ubique_core::op::reference::RefTensor;
 use ubique_core::{DType, Device, Dispatch, Result, Tensor, TensorSpec};
@@ -55,7 +56,8 @@ impl From<ubique_core::Error> for Failure {
 /// # Errors
 /// How they differ, or what failed.
 pub fn forward(device: &Device, case: &Case, layout: LayoutKind) -> Result<(), Failure> {
-    check(device, case, layout, |output| Tolerance::of(case, output), |tensors| dispatch(case, device, tensors))
+    let native = device.executor().supports(&case.op, &case.specs()) == Support::Native;
+    check(device, case, layout, |output| Tolerance::of(case, output, native), |tensors| dispatch(case, device, tensors))
 }
 
 /// Runs what a case's op decomposes into, whether or not the device has a kernel for the op itself, and compares every
@@ -71,7 +73,7 @@ pub fn decomposition(device: &Device, case: &Case) -> Result<(), Failure> {
     }
     let tolerance = |output: &TensorSpec| match output.dtype.is_float() {
         true => Tolerance { relative: 1e-3, absolute: 1e-5 },
-        false => Tolerance::of(case, output),
+        false => Tolerance::of(case, output, false),
     };
     check(device, case, LayoutKind::Contiguous, tolerance, |tensors| match case.op.rule().decompose(tensors)? {
         Some(outputs) => Ok(outputs),

@@ -8,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ubique_core::dispatch::Counts;
-use ubique_core::{DType, Device};
+use ubique_core::{DType, Device, ErrorKind};
 
 use crate::checks::{Check, Kind, checks, with_extent};
 use crate::report::{Example, OpReport, Report};
-use crate::{forward, gradient, second_order};
+use crate::{Failure, forward, gradient, second_order};
 
 /// What to check, and how patiently.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub fn run(device: &Device, options: &Options) -> Report {
     let mut silences = 0;
     for check in checks(wanted, float) {
         let report = ops.entry(check.case.op.name()).or_insert_with(|| OpReport::new(check.case.op.name()));
-        if !check.case.inputs.iter().all(|input| device.supports_dtype(input.spec.dtype)) {
+        if !check.dtypes().all(|dtype| device.supports_dtype(dtype)) {
             report.unsupported += 1;
             continue;
         }
@@ -61,7 +61,8 @@ pub fn run(device: &Device, options: &Options) -> Report {
             continue;
         }
         match worker.ask(&check, options.deadline) {
-            Some(Answer { outcome: Ok(()), path }) => report.pass(path),
+            Some(Answer { outcome: Ok(()), path, .. }) => report.pass(path),
+            Some(Answer { outcome: Err(_), lacks_dtype: true, .. }) => report.unsupported += 1,
             Some(Answer { outcome: Err(why), .. }) => {
                 let (check, why) = worker.shrink(check, why, options.deadline);
                 report.fail(&check, why);
@@ -105,6 +106,8 @@ impl Path {
 struct Answer {
     outcome: Result<(), String>,
     path: Path,
+    /// Whether it failed for want of a dtype, such as that of the indices which a gradient needs.
+    lacks_dtype: bool,
 }
 
 /// A thread that runs checks, and can be left behind if the device hangs.
@@ -148,7 +151,7 @@ impl Worker {
             for (from, to) in shorter {
                 let candidate = Check { case: with_extent(&check.case, from, to), ..check.clone() };
                 tried += 1;
-                if tried > 60 || candidate.case.op.infer(&candidate.case.specs()).is_err() {
+                if tried > 60 || !candidate.is_valid() {
                     continue;
                 }
                 match self.ask(&candidate, deadline) {
@@ -175,11 +178,20 @@ fn answer(device: &Device, check: &Check) -> Answer {
         Kind::Gradient => gradient(&device.autodiff(), &check.case),
         Kind::SecondOrder => second_order(&device.autodiff(), &check.case),
     };
-    let outcome = match catch_unwind(AssertUnwindSafe(run)) {
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    let lacks_dtype = match &outcome {
+        Ok(Err(Failure::Error(error))) => error.kind() == ErrorKind::DType && !has_every_dtype(device),
+        _ => false,
+    };
+    let outcome = match outcome {
         Ok(outcome) => outcome.map_err(|failure| failure.to_string()),
         Err(panic) => Err(format!("panicked: {}", message(&*panic))),
     };
-    Answer { outcome, path: Path::between(before, device.counts()) }
+    Answer { outcome, path: Path::between(before, device.counts()), lacks_dtype }
+}
+
+fn has_every_dtype(device: &Device) -> bool {
+    DType::ALL.into_iter().all(|dtype| device.supports_dtype(dtype))
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {

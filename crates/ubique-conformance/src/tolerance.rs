@@ -18,8 +18,8 @@ const COMPOSED: [Unary; 7] =
     [Unary::Silu, Unary::Mish, Unary::Gelu, Unary::GeluTanh, Unary::Selu, Unary::Softplus, Unary::LogSigmoid];
 
 impl Tolerance {
-    /// The tolerance of an output of a case.
-    pub fn of(case: &Case, output: &TensorSpec) -> Tolerance {
+    /// The tolerance of an output of a case; `native` where one kernel computes it.
+    pub fn of(case: &Case, output: &TensorSpec, native: bool) -> Tolerance {
         let (op, dtype) = (&case.op, output.dtype);
         // Half a unit in the last place of the dtype, times a factor.
         let ulp = match dtype {
@@ -45,8 +45,12 @@ impl Tolerance {
             // Sums of many terms round at each step, and cancel.
             _ => 40.0,
         };
-        // Half-precision results are computed in f32 and rounded once: one ulp covers that and the f32 error.
-        let factor = if matches!(dtype, DType::F16 | DType::BF16) { f64::min(factor, 4.0) } else { factor };
+        // A kernel computes half-precision results in f32 and rounds once: one ulp covers that and the f32 error. Simpler ops
+        // round after each step.
+        let factor = match (dtype, native) {
+            (DType::F16 | DType::BF16, true) => f64::min(factor, 4.0),
+            _ => factor,
+        };
         let smallest = match dtype {
             DType::F16 => 6e-8,
             DType::BF16 => 1e-40,

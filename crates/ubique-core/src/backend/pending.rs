@@ -1,8 +1,8 @@
 //! A value that arrives later: awaited as a future, or waited for.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -23,9 +23,61 @@ impl<T> Pending<T> {
         Pending(State::Ready(Some(Ok(value))))
     }
 
+    /// A value that somebody promises to give, from any thread.
+    pub fn promised() -> (Promise<T>, Pending<T>)
+    where
+        T: Send + 'static,
+    {
+        let slot = Arc::new(Mutex::new(Slot { value: None, waker: None }));
+        let promise = Promise(slot.clone());
+        let future = poll_fn(move |context| {
+            let mut slot = lock(&slot);
+            match slot.value.take() {
+                Some(value) => Poll::Ready(value),
+                None => {
+                    slot.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        });
+        (promise, Pending::later(future))
+    }
+
     /// A value that a future will give.
     pub fn later(future: impl Future<Output = Result<T>> + Send + 'static) -> Pending<T> {
         Pending(State::Later(Box::pin(future)))
+    }
+}
+
+/// The duty to give a [`Pending`] its value. Dropped without, it gives an error.
+#[must_use = "somebody waits for this value"]
+pub struct Promise<T>(Arc<Mutex<Slot<T>>>);
+
+struct Slot<T> {
+    value: Option<Result<T>>,
+    waker: Option<Waker>,
+}
+
+fn lock<T>(slot: &Mutex<Slot<T>>) -> MutexGuard<'_, Slot<T>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> Promise<T> {
+    /// Gives the value, or the error that there is instead.
+    pub fn keep(self, value: Result<T>) {
+        lock(&self.0).value = Some(value);
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        let mut slot = lock(&self.0);
+        slot.value.get_or_insert_with(|| Err(Error::backend("the device ended before the value was there")));
+        let waker = slot.waker.take();
+        drop(slot);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }
 
@@ -93,5 +145,16 @@ mod tests {
         assert_eq!(pending.wait().unwrap(), 7);
         helper.join().unwrap();
         assert_eq!(Pending::ready(1).wait().unwrap(), 1);
+    }
+
+    #[test]
+    fn promises_are_kept_or_broken() {
+        let (promise, pending) = Pending::promised();
+        let helper = std::thread::spawn(move || promise.keep(Ok(5)));
+        assert_eq!(pending.wait().unwrap(), 5);
+        helper.join().unwrap();
+        let (promise, pending) = Pending::<i32>::promised();
+        drop(promise);
+        assert!(pending.wait().unwrap_err().to_string().contains("ended"));
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::backend::memory::MemoryControl;
 use crate::backend::{DTypeUsage, DeviceInfo, Executor};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A stable number for a device: the backend's id in the high byte of the type, the backend's own class of device in
 /// the low byte, and an index. It round-trips through `u32` and through [`Device::from_id`].
@@ -146,6 +146,11 @@ impl Device {
         usage.storage && usage.arithmetic
     }
 
+    /// The dtype of indices that the user does not choose.
+    pub fn default_int(&self) -> DType {
+        self.info().default_int
+    }
+
     /// The same device with gradients: its tensors can be tracked.
     pub fn autodiff(&self) -> Device {
         self.autodiff_with(Checkpointing::Disabled)
@@ -210,6 +215,13 @@ impl Device {
         self.executor()
             .memory()
             .ok_or_else(|| Error::unsupported("this backend does not manage memory itself").with_device(self.name()))
+    }
+
+    /// After an error: whether it is worth another try, because memory was short and the device has given back what it
+    /// kept for reuse.
+    pub(crate) fn reclaim(&self, error: &Error) -> bool {
+        let memory = self.executor().memory().filter(|_| error.kind() == ErrorKind::OutOfMemory);
+        memory.map(MemoryControl::cleanup).is_some()
     }
 
     /// How many ops ran natively, as simpler ops, and on the host.

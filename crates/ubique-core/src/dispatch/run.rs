@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::autodiff::node::Recording;
 use crate::backend::buffer::Buffer;
-use crate::backend::{Operand, Several, Support, View};
+use crate::backend::{Operand, Outputs, Several, Support, View};
 use crate::dispatch::{Device, Fallback, layer};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::op::reference::RefTensor;
 use crate::op::view::Contiguous;
@@ -241,9 +241,15 @@ impl Call<'_> {
         }
         // Without their gradient nodes, so that the inner ops are not recorded: the op as a whole is.
         let tensors: Vec<Tensor> = args.iter().map(|arg| arg.tensor().detach()).collect();
-        if let Some(results) = self.rule.decompose(&tensors)? {
-            self.device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
-            return Ok(Several::Many(results));
+        match self.rule.decompose(&tensors) {
+            Ok(Some(results)) => {
+                self.device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
+                return Ok(Several::Many(results));
+            }
+            Ok(None) => {}
+            // On the way there may be a dtype that the device lacks, such as that of indices.
+            Err(error) if matches!(error.kind(), ErrorKind::DType | ErrorKind::Unsupported) => {}
+            Err(error) => return Err(error),
         }
         on_host(self.op, self.device, &tensors, self.specs.as_slice(self.inputs))
             .map(Several::Many)
@@ -258,10 +264,11 @@ impl Call<'_> {
     #[inline]
     fn execute(&self, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
         self.device.opened.native.fetch_add(1, Ordering::Relaxed);
-        let specs = self.specs.as_slice(self.inputs);
-        let executor = self.device.executor();
-        let run = |operands: &mut [Operand<'_>]| executor.execute(self.op, operands, specs);
-        match (with_each(args, Arg::operand, run).map_err(|e| self.fail(e))?, specs) {
+        let buffers = match self.buffers(args) {
+            Ok(buffers) => buffers,
+            Err(error) => self.buffers_again(args, error)?,
+        };
+        match (buffers, self.specs.as_slice(self.inputs)) {
             (Several::One(buffer), [spec]) => {
                 let layout = match self.specs {
                     Specs::Like(operand) if args[*operand].tensor().layout().is_row_major() => {
@@ -274,6 +281,21 @@ impl Call<'_> {
             }
             (buffers, specs) => self.wrap(buffers.into_vec(), specs).map(Several::Many),
         }
+    }
+
+    #[inline]
+    fn buffers(&self, args: &mut [Arg<'_>]) -> Result<Outputs> {
+        let (executor, specs) = (self.device.executor(), self.specs.as_slice(self.inputs));
+        with_each(args, Arg::operand, |operands| executor.execute(self.op, operands, specs))
+    }
+
+    /// Where memory was short: once more, after the device has given back what it can.
+    #[cold]
+    fn buffers_again(&self, args: &mut [Arg<'_>], error: Error) -> Result<Outputs> {
+        if !self.device.reclaim(&error) {
+            return Err(self.fail(error));
+        }
+        self.buffers(args).map_err(|e| self.fail(e))
     }
 
     fn wrap(&self, buffers: Vec<Buffer>, specs: &[TensorSpec]) -> Result<Vec<Tensor>> {

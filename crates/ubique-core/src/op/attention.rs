@@ -87,7 +87,7 @@ impl Attention {
             };
         }
         if self.causal {
-            let position = |count: usize| Tensor::arange(0, count as i64, 1, DType::I64, q.device());
+            let position = |count: usize| Tensor::arange(0, count as i64, 1, q.device().default_int(), q.device());
             let hidden = position(keys)?.gt(&position(queries)?.unsqueeze(-1)?)?;
             scores = scores.masked_fill(&hidden, f64::NEG_INFINITY)?;
         }

@@ -196,7 +196,7 @@ impl Tensor {
     /// # Errors
     /// Where the size overflows.
     pub fn eye(rows: usize, columns: usize, dtype: DType, device: &Device) -> Result<Tensor> {
-        let index = |len: usize| Tensor::arange(0, len, 1, DType::I64, device);
+        let index = |len: usize| Tensor::arange(0, len, 1, device.default_int(), device);
         index(rows)?.unsqueeze(1)?.eq(&index(columns)?)?.cast(dtype)
     }
 }

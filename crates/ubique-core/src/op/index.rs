@@ -208,8 +208,9 @@ impl Rule for Scatter {
             Combine::Set => {
                 // Only the element that stayed gets the gradient: number the sources, and see whose number stayed.
                 let count = index.elements();
-                let number = Tensor::arange(0, count, 1, DType::I64, g.device())?.reshape(index.shape())?;
-                let none = Tensor::full(&call.spec(0)?.shape, -1, DType::I64, g.device())?;
+                let number =
+                    Tensor::arange(0, count, 1, g.device().default_int(), g.device())?.reshape(index.shape())?;
+                let none = Tensor::full(&call.spec(0)?.shape, -1, number.dtype(), g.device())?;
                 let stayed = none.scatter(axis, index, &number, Combine::Set)?;
                 let mine = stayed.gather(axis, index)?.eq(&number)?;
                 (g.masked_fill(&stayed.ge(0)?, 0)?, taken()?.masked_fill(&mine.not()?, 0)?)

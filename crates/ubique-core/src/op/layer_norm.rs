@@ -76,7 +76,9 @@ impl LayerNorm {
     /// `x` without its mean where it is taken away, and the reciprocal of its root mean square.
     fn statistics(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let axes = self.last_axes();
-        let centred = if self.center { (x - x.mean_keepdim(&axes)?).tensor()? } else { x.clone() };
+        let without_mean = |x: &Tensor| (x - x.mean_keepdim(&axes)?).tensor();
+        // Twice, because the mean is rounded, which shows where the elements lie close together.
+        let centred = if self.center { without_mean(&without_mean(x)?)? } else { x.clone() };
         let scale = (centred.square()?.mean_keepdim(&axes)? + self.eps).tensor()?.rsqrt()?;
         Ok((centred, scale))
     }

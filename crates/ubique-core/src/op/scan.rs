@@ -165,7 +165,8 @@ fn product_gradient(x: &Tensor, g: &Tensor, axis: isize) -> Result<Tensor> {
 fn extremum_gradient(x: &Tensor, y: &Tensor, g: &Tensor, axis: usize) -> Result<Tensor> {
     let extent = x.shape()[axis];
     let shape = (0..x.rank()).map(|i| if i == axis { extent } else { 1 }).collect::<crate::Shape>();
-    let places = Tensor::arange(0, extent, 1, DType::I64, x.device())?.reshape(shape)?.expand(x.shape())?;
+    let places =
+        Tensor::arange(0, extent, 1, x.device().default_int(), x.device())?.reshape(shape)?.expand(x.shape())?;
     // An element that equals the extremum so far is where it comes from, until another one is; so for NaN.
     let own = x.eq(y)?.bit_or(&x.ne(x)?)?;
     let source = places.masked_fill(&own.not()?, 0)?.cummax(axis as isize)?;

@@ -23,10 +23,12 @@ impl Tensor {
         if !device.dtype_usage(spec.dtype).storage {
             return Err(Error::dtype(format!("the device cannot store {}", spec.dtype)).with_device(device.name()));
         }
-        let buffer = device
-            .executor()
-            .upload(data)
-            .map_err(|e| e.with_op("upload", std::slice::from_ref(&spec)).with_device(device.name()))?;
+        let upload = |data| device.executor().upload(data);
+        let buffer = match upload(data.clone()) {
+            Err(error) if device.reclaim(&error) => upload(data),
+            result => result,
+        };
+        let buffer = buffer.map_err(|e| e.with_op("upload", std::slice::from_ref(&spec)).with_device(device.name()))?;
         Ok(Tensor::from_buffer(buffer, spec, device))
     }
 
