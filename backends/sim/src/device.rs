@@ -13,7 +13,7 @@ use ubique_core::{Error, HostTensor, Layout, Op, Result, TensorSpec};
 use crate::Profile;
 use crate::faults::Faults;
 use crate::memory::{DeviceBuffer, Memory, Region};
-use crate::queue::{self, Job, Source};
+use crate::queue::{self, Job, Run, Source};
 
 /// Kernels take operands that start at a multiple of this many bytes only.
 const OPERAND_ALIGN: usize = 16;
@@ -55,16 +55,12 @@ impl Device {
         let spec = TensorSpec::new(source.layout.shape(), source.dtype);
         let (region, dtype) = (self.region(&spec)?, source.dtype);
         let outputs = vec![(region.clone(), spec.clone())];
-        self.send(Job::Run { op: Op::Contiguous(Contiguous), inputs: vec![source], outputs })?;
+        self.send(Job::Run(Run { op: Op::Contiguous(Contiguous), inputs: vec![source], outputs }))?;
         Ok(Source { region, layout: Arc::new(Layout::contiguous(spec.shape)), dtype })
     }
 
     fn region(&self, spec: &TensorSpec) -> Result<Arc<Region>> {
         self.memory.allocate(spec.shape.bytes(spec.dtype)?)
-    }
-
-    fn has(&self, dtype: ubique_core::DType) -> bool {
-        self.profile.dtypes.contains(&dtype)
     }
 }
 
@@ -82,12 +78,15 @@ impl Executor for Device {
             || matches!(op, Op::Contiguous(_) | Op::Concat(_) | Op::Pad(_))
             || matches!(op, Op::Reduce(_) | Op::ArgReduce(_) | Op::Scan(_) | Op::Sort(_))
             || matches!(op, Op::Gather(_) | Op::Scatter(_) | Op::Matmul(_));
-        let fits = || op.infer(inputs).is_ok_and(|outputs| outputs.iter().all(|output| self.has(output.dtype)));
+        let fits = || {
+            op.infer(inputs)
+                .is_ok_and(|outputs| outputs.iter().all(|output| self.profile.dtypes.contains(&output.dtype)))
+        };
         if kernel && !self.profile.missing.contains(&op.name()) && fits() { Support::Native } else { Support::No }
     }
 
     fn upload(&self, data: HostTensor) -> Result<Buffer> {
-        if !self.has(data.dtype()) {
+        if !self.profile.dtypes.contains(&data.dtype()) {
             return Err(Error::dtype(format!("the device cannot store {}", data.dtype())));
         }
         let region = self.region(data.spec())?;
@@ -109,7 +108,7 @@ impl Executor for Device {
         let sources = inputs.iter().map(|input| self.aligned(self.source(input)?)).collect::<Result<Vec<_>>>()?;
         let regions = outputs.iter().map(|spec| self.region(spec)).collect::<Result<Vec<_>>>()?;
         let targets = regions.iter().cloned().zip(outputs.iter().cloned()).collect();
-        self.send(Job::Run { op: op.clone(), inputs: sources, outputs: targets })?;
+        self.send(Job::Run(Run { op: op.clone(), inputs: sources, outputs: targets }))?;
         let mut buffers: Vec<Buffer> = regions.into_iter().map(|region| Buffer::new(DeviceBuffer(region))).collect();
         Ok(if buffers.len() == 1 { Several::One(buffers.remove(0)) } else { Several::Many(buffers) })
     }

@@ -1,121 +1,108 @@
 //! What goes wrong, and when. Counters count down from the call that sets them; 0 means never.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The switchboard of a device's faults. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Faults(Arc<Switches>);
+pub struct Faults(Arc<(Mutex<Switches>, Condvar)>);
 
 #[derive(Debug, Default)]
 struct Switches {
-    allocation: AtomicU64,
-    allocations_in_a_row: AtomicU64,
-    op: AtomicU64,
-    loss: AtomicU64,
-    lost: AtomicBool,
-    ops: AtomicU64,
-    allocations: AtomicU64,
-    delay: Mutex<Duration>,
-    paused: Mutex<bool>,
-    resumed: Condvar,
+    /// How many allocations until the first that fails, and how many fail then.
+    allocation: (u64, u64),
+    op: u64,
+    loss: u64,
+    lost: bool,
+    delay: Duration,
+    paused: bool,
+    ops_so_far: u64,
+    allocations_so_far: u64,
 }
 
 impl Faults {
+    fn switches(&self) -> MutexGuard<'_, Switches> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The `n`-th allocation from now (1 is the next) finds no memory, nor do those after it, `times` in all: dispatch tries
     /// again once.
     pub fn fail_allocation(&self, n: u64, times: u64) {
-        self.0.allocations_in_a_row.store(times, Ordering::SeqCst);
-        self.0.allocation.store(n, Ordering::SeqCst);
+        self.switches().allocation = (n, times);
     }
 
     /// The kernel of the `n`-th op from now fails, long after the op was accepted.
     pub fn fail_op(&self, n: u64) {
-        self.0.op.store(n, Ordering::SeqCst);
+        self.switches().op = n;
     }
 
     /// The device is lost when it comes to the `n`-th op from now.
     pub fn lose_at_op(&self, n: u64) {
-        self.0.loss.store(n, Ordering::SeqCst);
+        self.switches().loss = n;
     }
 
     /// Every transfer takes this much longer.
     pub fn slow_transfers(&self, by: Duration) {
-        *lock(&self.0.delay) = by;
+        self.switches().delay = by;
     }
 
     /// Holds the queue back, so that other devices overtake this one; `false` lets it go on.
     pub fn pause(&self, paused: bool) {
-        *lock(&self.0.paused) = paused;
-        self.0.resumed.notify_all();
+        self.switches().paused = paused;
+        self.0.1.notify_all();
     }
 
     /// Everything works again, a lost device too. What was spoilt stays spoilt.
     pub fn clear(&self) {
-        self.fail_allocation(0, 0);
-        self.fail_op(0);
-        self.lose_at_op(0);
-        self.0.lost.store(false, Ordering::SeqCst);
-        self.slow_transfers(Duration::ZERO);
-        self.pause(false);
+        let mut switches = self.switches();
+        let Switches { ops_so_far, allocations_so_far, .. } = *switches;
+        *switches = Switches { ops_so_far, allocations_so_far, ..Switches::default() };
+        self.0.1.notify_all();
     }
 
     /// How many ops the device has come to.
     pub fn ops(&self) -> u64 {
-        self.0.ops.load(Ordering::SeqCst)
+        self.switches().ops_so_far
     }
 
     /// How many allocations were asked for.
     pub fn allocations(&self) -> u64 {
-        self.0.allocations.load(Ordering::SeqCst)
+        self.switches().allocations_so_far
     }
 
     pub(crate) fn allocation_fails(&self) -> bool {
-        self.0.allocations.fetch_add(1, Ordering::SeqCst);
-        let left = self.0.allocations_in_a_row.load(Ordering::SeqCst);
-        if left == 0 || !comes_due(&self.0.allocation) {
-            return false;
-        }
-        self.0.allocations_in_a_row.store(left - 1, Ordering::SeqCst);
-        // Due again at the very next one, until all in a row have failed.
-        self.0.allocation.store(1, Ordering::SeqCst);
-        true
+        let mut switches = self.switches();
+        switches.allocations_so_far += 1;
+        let (until, times) = switches.allocation;
+        switches.allocation = match (until, times) {
+            // The next one is due too, until all in a row have failed.
+            (1, 1..) => (1, times - 1),
+            _ => (until.saturating_sub(1), times),
+        };
+        until == 1 && times > 0
     }
 
     pub(crate) fn op_fails(&self) -> bool {
-        self.0.ops.fetch_add(1, Ordering::SeqCst);
-        if comes_due(&self.0.loss) {
-            self.0.lost.store(true, Ordering::SeqCst);
-        }
-        comes_due(&self.0.op)
+        let mut switches = self.switches();
+        switches.ops_so_far += 1;
+        let due = (switches.op == 1, switches.loss == 1);
+        switches.op = switches.op.saturating_sub(1);
+        switches.loss = switches.loss.saturating_sub(1);
+        switches.lost |= due.1;
+        due.0
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        self.0.lost.load(Ordering::SeqCst)
+        self.switches().lost
     }
 
     pub(crate) fn delay_transfer(&self) {
-        let delay = *lock(&self.0.delay);
-        if !delay.is_zero() {
-            std::thread::sleep(delay);
-        }
+        let delay = self.switches().delay;
+        std::thread::sleep(delay);
     }
 
     pub(crate) fn wait_while_paused(&self) {
-        let mut paused = lock(&self.0.paused);
-        while *paused {
-            paused = self.0.resumed.wait(paused).unwrap_or_else(PoisonError::into_inner);
-        }
+        let paused = |switches: &mut Switches| switches.paused;
+        drop(self.0.1.wait_while(self.switches(), paused).unwrap_or_else(PoisonError::into_inner));
     }
-}
-
-/// Counts down; whether this was the one.
-fn comes_due(counter: &AtomicU64) -> bool {
-    let before = counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-    before == Ok(1)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -35,8 +35,10 @@ struct State {
 /// A piece of device memory. Freed when the last buffer and the last queued job that use it are gone.
 pub struct Region {
     pub start: usize,
-    /// Bytes asked for; the piece is longer, up to a multiple of [`ALIGN`].
+    /// Bytes asked for.
     pub len: usize,
+    /// Bytes taken: a multiple of [`ALIGN`].
+    size: usize,
     /// Why this memory does not hold what it should: set by the job that failed to fill it.
     pub spoilt: OnceLock<Error>,
     memory: Arc<Memory>,
@@ -93,16 +95,15 @@ impl Memory {
         usage.live_blocks += 1;
         usage.allocations += 1;
         usage.peak_bytes = usage.peak_bytes.max(usage.live_bytes);
-        Ok(Arc::new(Region { start, len, spoilt: OnceLock::new(), memory: self.clone() }))
+        Ok(Arc::new(Region { start, len, size, spoilt: OnceLock::new(), memory: self.clone() }))
     }
 
-    fn free(&self, start: usize, len: usize) {
-        let size = len.max(1).next_multiple_of(ALIGN);
+    fn free(&self, region: &Region) {
         let mut state = self.state();
-        state.usage.live_bytes -= size as u64;
-        state.usage.requested_bytes -= len as u64;
+        state.usage.live_bytes -= region.size as u64;
+        state.usage.requested_bytes -= region.len as u64;
         state.usage.live_blocks -= 1;
-        let (mut start, mut end) = (start, start + size);
+        let (mut start, mut end) = (region.start, region.start + region.size);
         if let Some((&before, &len)) = state.free.range(..start).next_back()
             && before + len == start
         {
@@ -118,7 +119,7 @@ impl Memory {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        self.memory.free(self.start, self.len);
+        self.memory.free(self);
     }
 }
 
@@ -132,8 +133,8 @@ impl MemoryControl for Memory {
 
     fn report(&self) -> String {
         let state = self.state();
-        let holes = state.free.len();
-        format!("{} of {} bytes in use, free memory in {holes} pieces\n", state.usage.live_bytes, self.capacity)
+        let State { free, usage, .. } = &*state;
+        format!("{} of {} bytes in use, free memory in {} pieces\n", usage.live_bytes, self.capacity, free.len())
     }
 
     // Nothing is cached here, but jobs in the queue hold memory that nobody else needs any more.
@@ -150,8 +151,4 @@ impl MemoryControl for Memory {
     fn set_limit(&self, bytes: Option<u64>) {
         self.state().limit = bytes;
     }
-
-    // No allocation is rounded up or cached, so there is nothing to do differently for long-lived ones.
-    fn enter_persistent(&self) {}
-    fn exit_persistent(&self) {}
 }

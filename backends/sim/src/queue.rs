@@ -20,11 +20,18 @@ pub struct Source {
     pub dtype: DType,
 }
 
+/// An op on device memory.
+pub struct Run {
+    pub op: Op,
+    pub inputs: Vec<Source>,
+    pub outputs: Vec<(Arc<Region>, TensorSpec)>,
+}
+
 pub enum Job {
     /// Bytes from a staging buffer to an offset of a region.
     Write { to: Arc<Region>, at: usize, bytes: Box<[u8]> },
     /// A kernel.
-    Run { op: Op, inputs: Vec<Source>, outputs: Vec<(Arc<Region>, TensorSpec)> },
+    Run(Run),
     /// Elements to the host, row-major.
     Read { from: Source, promise: Promise<HostTensor> },
     /// Says when everything before it is done.
@@ -44,11 +51,11 @@ pub fn work(jobs: &Receiver<Job>, capacity: usize, faults: &Faults) {
                     Err(error) => spoil(&to, &error),
                 }
             }
-            Job::Run { op, inputs, outputs } => {
-                if let Err(error) = run(&mut memory, faults, &op, &inputs, &outputs) {
-                    let specs: Vec<TensorSpec> = inputs.iter().map(Source::spec).collect();
-                    let error = error.with_op(op.name(), &specs);
-                    outputs.iter().for_each(|(region, _)| spoil(region, &error));
+            Job::Run(run) => {
+                if let Err(error) = run.on(&mut memory, faults) {
+                    let specs: Vec<TensorSpec> = run.inputs.iter().map(Source::spec).collect();
+                    let error = error.with_op(run.op.name(), &specs);
+                    run.outputs.iter().for_each(|(region, _)| spoil(region, &error));
                 }
             }
             Job::Read { from, promise } => {
@@ -61,24 +68,20 @@ pub fn work(jobs: &Receiver<Job>, capacity: usize, faults: &Faults) {
     }
 }
 
-fn run(
-    memory: &mut Bytes,
-    faults: &Faults,
-    op: &Op,
-    inputs: &[Source],
-    outputs: &[(Arc<Region>, TensorSpec)],
-) -> Result<()> {
-    let fails = faults.op_fails();
-    lost(faults)?;
-    if fails {
-        return Err(Error::backend("the kernel failed"));
+impl Run {
+    fn on(&self, memory: &mut Bytes, faults: &Faults) -> Result<()> {
+        let fails = faults.op_fails();
+        lost(faults)?;
+        if fails {
+            return Err(Error::backend("the kernel failed"));
+        }
+        let operands = self.inputs.iter().map(|input| memory.read(input)).collect::<Result<Vec<_>>>()?;
+        let specs: Vec<TensorSpec> = self.outputs.iter().map(|(_, spec)| spec.clone()).collect();
+        for (value, (region, _)) in self.op.rule().reference(&operands, &specs)?.iter().zip(&self.outputs) {
+            memory.write(region, 0, value.to_host()?.bytes());
+        }
+        Ok(())
     }
-    let operands = inputs.iter().map(|input| memory.read(input)).collect::<Result<Vec<_>>>()?;
-    let specs: Vec<TensorSpec> = outputs.iter().map(|(_, spec)| spec.clone()).collect();
-    for (value, (region, _)) in op.rule().reference(&operands, &specs)?.iter().zip(outputs) {
-        memory.write(region, 0, value.to_host()?.bytes());
-    }
-    Ok(())
 }
 
 fn lost(faults: &Faults) -> Result<()> {

@@ -37,11 +37,12 @@ pub trait MemoryControl: Send + Sync {
     fn set_limit(&self, bytes: Option<u64>);
 
     /// From here on this thread's allocations are sized exactly and go back to the system when freed, which suits
-    /// long-lived data such as parameters. Scopes nest; prefer `persistent`.
-    fn enter_persistent(&self);
+    /// long-lived data such as parameters. Scopes nest; prefer `persistent`. Does nothing where no allocation is rounded
+    /// up or cached.
+    fn enter_persistent(&self) {}
 
     /// Ends the innermost persistent scope of this thread; does nothing if there is none.
-    fn exit_persistent(&self);
+    fn exit_persistent(&self) {}
 }
 
 impl dyn MemoryControl + '_ {
