@@ -83,12 +83,17 @@ impl LayerNorm {
         Ok((centred, scale))
     }
 
-    /// Mean (or 0) and reciprocal root of a row of reference values.
-    fn row_statistics(&self, row: &[f64]) -> (f64, f64) {
+    /// Normalises a row of reference values, and gives the reciprocal root that they were multiplied by.
+    fn normalize(&self, row: &mut [f64]) -> f64 {
         let n = row.len() as f64;
-        let mean = if self.center { row.iter().sum::<f64>() / n } else { 0.0 };
-        let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n;
-        (mean, 1.0 / (variance + self.eps).sqrt())
+        // As in `statistics`.
+        for _ in 0..if self.center { 2 } else { 0 } {
+            let mean = row.iter().sum::<f64>() / n;
+            row.iter_mut().for_each(|x| *x -= mean);
+        }
+        let scale = 1.0 / (row.iter().map(|x| x * x).sum::<f64>() / n + self.eps).sqrt();
+        row.iter_mut().for_each(|x| *x *= scale);
+        scale
     }
 }
 
@@ -155,9 +160,9 @@ impl Rule for LayerNorm {
         let bias = self.bias.then(|| inputs[1 + self.weight as usize].floats());
         let mut values = inputs[0].floats();
         for lane in values.chunks_mut(row) {
-            let (mean, scale) = self.row_statistics(lane);
+            self.normalize(lane);
             for (i, x) in lane.iter_mut().enumerate() {
-                *x = (*x - mean) * scale * weight.as_ref().map_or(1.0, |w| w[i]) + bias.as_ref().map_or(0.0, |b| b[i]);
+                *x = *x * weight.as_ref().map_or(1.0, |w| w[i]) + bias.as_ref().map_or(0.0, |b| b[i]);
             }
         }
         Ok(vec![RefTensor::float(outputs[0].shape.clone(), outputs[0].dtype, values)])
@@ -234,8 +239,8 @@ impl Rule for LayerNormBackward {
         let (x, mut gx) = (inputs[0].floats(), inputs[inputs.len() - 1].floats());
         let (mut gw, mut gb) = (vec![0.0; row], vec![0.0; row]);
         for (x, g) in x.chunks(row.max(1)).zip(gx.chunks_mut(row.max(1))) {
-            let (mean, scale) = op.row_statistics(x);
-            let normal: Vec<f64> = x.iter().map(|x| (x - mean) * scale).collect();
+            let mut normal = x.to_vec();
+            let scale = op.normalize(&mut normal);
             for i in 0..row {
                 gw[i] += g[i] * normal[i];
                 gb[i] += g[i];
@@ -352,11 +357,10 @@ impl Rule for GroupNorm {
         let mut values = inputs[0].floats();
         let inner = values.len() / (spec.shape[0] * channels).max(1);
         for (group, lane) in values.chunks_mut((inner * channels / self.groups).max(1)).enumerate() {
-            let (mean, scale) = self.core().row_statistics(lane);
+            self.core().normalize(lane);
             for (i, x) in lane.iter_mut().enumerate() {
                 let channel = group % self.groups * (channels / self.groups) + i / inner;
-                *x = (*x - mean) * scale * weight.as_ref().map_or(1.0, |w| w[channel])
-                    + bias.as_ref().map_or(0.0, |b| b[channel]);
+                *x = *x * weight.as_ref().map_or(1.0, |w| w[channel]) + bias.as_ref().map_or(0.0, |b| b[channel]);
             }
         }
         Ok(vec![RefTensor::float(spec.shape.clone(), spec.dtype, values)])
