@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use ubique_conformance::{Options, run};
 use ubique_core::{DType, Device, Dispatch, ErrorKind, Result, Tensor};
 use ubique_flex as _;
 use ubique_nn::{Forward, Linear, Module, Optimizer, Sequential, Sgd};
@@ -87,6 +88,32 @@ fn every_kernel_fails_in_turn_and_late() {
         assert_eq!(live_bytes(&device), before, "op {n} left memory behind");
     }
     assert!(failed > count / 2, "{failed} of {count} failures were seen");
+}
+
+#[test]
+fn the_conformance_kit_goes_on_after_any_fault() {
+    let (device, faults) = device("simc", 208);
+    let before = live_bytes(&device);
+    let options = Options { ops: vec!["concat".to_owned(), "log_softmax".to_owned()], ..Options::default() };
+    let (allocations, ops) = (faults.allocations(), faults.ops());
+    let clean = run(&device, &options);
+    assert!(clean.passed(), "{clean}");
+    let (allocations, ops) = (faults.allocations() - allocations, faults.ops() - ops);
+    let checks = clean.passed_checks();
+    let with = |what: &str, n: u64, fault: &dyn Fn()| {
+        fault();
+        let report = run(&device, &options);
+        faults.clear();
+        assert_eq!(report.passed_checks() + report.failed_checks(), checks, "{what} {n}: {report}");
+        assert!(report.failed_checks() <= 1, "{what} {n}: one fault, but {report}");
+        assert_eq!(live_bytes(&device), before, "{what} {n} left memory behind");
+    };
+    for n in (1..allocations).step_by(allocations as usize / 8) {
+        with("allocation", n, &|| faults.fail_allocation(n, 2));
+    }
+    for n in (1..ops).step_by(ops as usize / 8) {
+        with("op", n, &|| faults.fail_op(n));
+    }
 }
 
 #[test]
