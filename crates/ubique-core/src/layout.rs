@@ -152,8 +152,10 @@ impl Layout {
             }
         }
         let stride = self.strides[axis];
-        let offset = if len > 0 { (self.offset as isize + start as isize * stride) as usize } else { self.offset };
-        let stride = if len > 1 { stride * step } else { stride };
+        // Of nothing the extents, and with them the strides, can be larger than any memory.
+        let empty = len == 0 || self.shape.contains(&0);
+        let offset = if empty { self.offset } else { (self.offset as isize + start as isize * stride) as usize };
+        let stride = if empty || len == 1 { stride } else { stride * step };
         Ok(Layout::new(self.shape.with(axis, len), self.strides.with(axis, stride), offset))
     }
 

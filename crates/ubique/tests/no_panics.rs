@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 use proptest::sample::select;
 use ubique::op::case::Case;
+use ubique::op::meshgrid::Indexing;
 use ubique::{DType, Device, Dispatch, Element, Op, Result, Shape, Tensor, TensorSpec};
 
 fn extents() -> impl Strategy<Value = Vec<usize>> {
@@ -121,6 +122,21 @@ const METHODS: &[(&str, Method)] = &[
     ("one_hot", |t, _, _, n| t.one_hot(n, DType::F32).map(ok)),
     ("matmul", |t, _, _, _| t.matmul(t).map(ok)),
     ("max_pool", |t, _, _, n| t.max_pool([n, 2], &Default::default()).map(ok)),
+    ("tril", |t, a, _, _| t.tril(a).map(ok)),
+    ("triu", |t, a, _, _| t.triu(a).map(ok)),
+    ("diag", |t, a, _, _| t.diag(a).map(ok)),
+    ("diag_embed", |t, a, _, _| t.diag_embed(a).map(ok)),
+    ("diagonal", |t, a, b, n| t.diagonal(n as isize - 2, a, b).map(ok)),
+    ("trace", |t, _, _, _| t.trace().map(ok)),
+    ("meshgrid", |t, _, _, _| Tensor::meshgrid(&[t, t], Indexing::Xy).map(ok)),
+    ("kron", |t, _, _, _| t.kron(t).map(ok)),
+    ("cross", |t, a, _, _| t.cross(t, a).map(ok)),
+    ("tensordot", |t, a, b, _| t.tensordot(t, &[a, b], &[b, a]).map(ok)),
+    ("einsum", |t, _, _, n| {
+        let equations = ["ij,jk", "ii->i", "...i,...j->ij", "i...", "", "a->b", "iij,j->i", "...->", ".,"];
+        let equation = equations[n % equations.len()];
+        Tensor::einsum(equation, &vec![t; 1 + equation.matches(',').count()]).map(ok)
+    }),
     ("print", |t, _, _, _| {
         assert!(!format!("{t} {t:?} {t:.1}").is_empty());
         Ok(())
