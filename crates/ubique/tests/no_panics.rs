@@ -5,8 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 use proptest::sample::select;
 use ubique::op::case::Case;
+use ubique::op::index::Combine;
 use ubique::op::meshgrid::Indexing;
-use ubique::{DType, Device, Dispatch, Element, Op, Result, Shape, Tensor, TensorSpec};
+use ubique::op::quantile::Interpolation;
+use ubique::op::search::Side;
+use ubique::{DType, Device, Dispatch, Element, IntoAt, Op, Result, Shape, Tensor, TensorSpec};
 
 fn extents() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(select(vec![0usize, 1, 1, 2, 2, 3, 3, 4, 5, 7]), 0..5)
@@ -137,6 +140,21 @@ const METHODS: &[(&str, Method)] = &[
         let equation = equations[n % equations.len()];
         Tensor::einsum(equation, &vec![t; 1 + equation.matches(',').count()]).map(ok)
     }),
+    ("gather_nd", |t, _, _, _| t.gather_nd(&t.cast(DType::I64)?).map(ok)),
+    ("scatter_nd", |t, _, _, _| t.scatter_nd(&t.cast(DType::I32)?, t, Combine::Set).map(ok)),
+    ("slice_assign", |t, a, b, n| t.slice_assign((a, (b..n as isize).by(b)), t).map(ok)),
+    ("select_assign", |t, a, b, _| t.select_assign(a, b, &t.at(0)?).map(ok)),
+    ("mask_where", |t, _, _, _| t.mask_where(&t.eq(t)?, t).map(ok)),
+    ("cummax_with_indices", |t, a, _, _| t.cummax_with_indices(a).map(ok)),
+    ("argtopk", |t, a, _, n| t.argtopk(n, a, false).map(ok)),
+    ("max_abs", |t, a, b, _| t.max_abs(&[a, b]).map(ok)),
+    ("fmod", |t, a, _, _| t.fmod(a).map(ok)),
+    ("quantile", |t, a, b, n| t.quantile(b as f64 / n as f64, a, Interpolation::Linear, true).map(ok)),
+    ("median", |t, a, _, _| t.median(a, false).map(ok)),
+    ("searchsorted", |t, _, _, _| t.searchsorted(t, Side::Right).map(ok)),
+    ("bucketize", |t, _, _, _| t.bucketize(t, Side::Left).map(ok)),
+    ("bincount", |t, _, _, n| t.bincount(None, n).map(ok)),
+    ("histogram", |t, a, b, n| t.histogram(n, a as f64, b as f64).map(ok)),
     ("print", |t, _, _, _| {
         assert!(!format!("{t} {t:?} {t:.1}").is_empty());
         Ok(())

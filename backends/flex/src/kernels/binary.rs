@@ -206,6 +206,7 @@ fn float32(op: Binary) -> Result<Slices<f32, f32>> {
         Binary::Rem => {
             |a, b, t| lanes::binary(|a: f32, b: f32| Binary::Rem.eval_float(a as f64, b as f64) as f32, a, b, t)
         }
+        Binary::Fmod => |a, b, t| lanes::binary(|a: f32, b: f32| a % b, a, b, t),
         op => return Err(missing(op, DType::F32)),
     })
 }
@@ -222,6 +223,7 @@ fn float64(op: Binary) -> Result<Slices<f64, f64>> {
         Binary::Atan2 => |a, b, t| plain(a, b, t, f64::atan2),
         Binary::Hypot => |a, b, t| plain(a, b, t, f64::hypot),
         Binary::Rem => |a, b, t| plain(a, b, t, |a, b| Binary::Rem.eval_float(a, b)),
+        Binary::Fmod => |a, b, t| plain(a, b, t, |a, b| a % b),
         op => return Err(missing(op, DType::F64)),
     })
 }
@@ -262,6 +264,7 @@ trait Int: Element + Ord {
     fn mul(self, other: Self) -> Self;
     fn div(self, other: Self) -> Self;
     fn rem(self, other: Self) -> Self;
+    fn fmod(self, other: Self) -> Self;
     fn pow(self, other: Self) -> Self;
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
@@ -284,6 +287,8 @@ macro_rules! ints {
             fn div(self, b: Self) -> Self { if b == 0 { 0 } else { self.wrapping_div(b) } }
             #[inline(always)]
             fn rem(self, b: Self) -> Self { Binary::Rem.eval_int(self as i128, b as i128, Self::DTYPE) as $ty }
+            #[inline(always)]
+            fn fmod(self, b: Self) -> Self { if b == 0 { 0 } else { self.wrapping_rem(b) } }
             #[inline(always)]
             fn pow(self, b: Self) -> Self { Binary::Pow.eval_int(self as i128, b as i128, Self::DTYPE) as $ty }
             #[inline(always)]
@@ -308,6 +313,7 @@ fn int<T: Int>(op: Binary) -> Result<Slices<T, T>> {
         Binary::Mul => |a, b, t| plain(a, b, t, T::mul),
         Binary::Div => |a, b, t| plain(a, b, t, T::div),
         Binary::Rem => |a, b, t| plain(a, b, t, T::rem),
+        Binary::Fmod => |a, b, t| plain(a, b, t, T::fmod),
         Binary::Pow => |a, b, t| plain(a, b, t, T::pow),
         Binary::Max => |a, b, t| plain(a, b, t, T::max),
         Binary::Min => |a, b, t| plain(a, b, t, T::min),

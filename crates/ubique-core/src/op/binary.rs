@@ -219,6 +219,12 @@ binary! {
         vjp: Some([|_, _, _, g| Ok(g.clone()), |a, b, _, g| (g * (a / b).tensor()?.floor()).tensor()?.neg()]),
         sample: [(1.1, 1.4), (0.5, 0.9)], ..ROW
     };
+    /// Remainder with the sign of the dividend, as C's `fmod`: a - trunc(a/b)·b, exact. Integers modulo 0 give 0.
+    Fmod, fmod => Row {
+        name: "fmod", float: |a, b| a % b, int: |a, b, _| if b == 0 { 0 } else { a % b },
+        vjp: Some([|_, _, _, g| Ok(g.clone()), |a, b, _, g| (g * (a / b).tensor()?.trunc()).tensor()?.neg()]),
+        sample: [(-1.4, -1.1), (0.5, 0.9)], ..ROW
+    };
     /// Power. Integers wrap; a negative integer exponent gives 0 unless the base is 1 or -1.
     Pow, pow => Row {
         name: "pow", float: f64::powf, int: wrapping_pow,

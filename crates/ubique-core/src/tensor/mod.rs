@@ -6,7 +6,7 @@ mod index;
 mod operators;
 mod print;
 
-pub use index::{At, IntoAt};
+pub use index::{At, Index, IntoAt};
 pub use operators::Expr;
 
 use std::sync::Arc;

@@ -2,6 +2,8 @@
 //! differences.
 
 mod algebra;
+mod indexing;
+mod statistics;
 
 use ubique::{DType, Device, Element, Result, Tensor, TensorSpec};
 
