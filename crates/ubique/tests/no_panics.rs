@@ -5,9 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 use proptest::sample::select;
 use ubique::op::case::Case;
+use ubique::op::conv::ConvOptions;
+use ubique::op::grid_sample::{GridSample, Outside};
 use ubique::op::index::Combine;
 use ubique::op::meshgrid::Indexing;
 use ubique::op::quantile::Interpolation;
+use ubique::op::resize::Resize;
 use ubique::op::search::Side;
 use ubique::{DType, Device, Dispatch, Element, IntoAt, Op, Result, Shape, Tensor, TensorSpec};
 
@@ -155,6 +158,20 @@ const METHODS: &[(&str, Method)] = &[
     ("bucketize", |t, _, _, _| t.bucketize(t, Side::Left).map(ok)),
     ("bincount", |t, _, _, n| t.bincount(None, n).map(ok)),
     ("histogram", |t, a, b, n| t.histogram(n, a as f64, b as f64).map(ok)),
+    ("im2col", |t, a, _, n| t.im2col([n], &ConvOptions::new().dilation([a.unsigned_abs()])).map(ok)),
+    ("col2im", |t, a, _, n| {
+        let options = ConvOptions::new().padding([n % 3]).stride([a.unsigned_abs()]);
+        t.col2im([n], [2], &options).map(ok)
+    }),
+    ("adaptive_max_pool", |t, _, _, n| t.adaptive_max_pool([n % 20]).map(ok)),
+    ("interpolate", |t, a, _, n| t.interpolate([n % 20], Resize::Cubic, a > 0).map(ok)),
+    ("interpolate nearest", |t, a, _, _| t.interpolate([a.unsigned_abs()], Resize::Nearest, false).map(ok)),
+    ("grid_sample", |t, a, _, _| {
+        let outside = if a > 0 { Outside::Reflection } else { Outside::Zeros };
+        let extents: Vec<usize> = t.shape().iter().copied().take(3).chain([2]).collect();
+        let grid = Tensor::full(extents, a, t.dtype(), t.device())?;
+        t.grid_sample(&grid, GridSample { outside, ..GridSample::default() }).map(ok)
+    }),
     ("print", |t, _, _, _| {
         assert!(!format!("{t} {t:?} {t:.1}").is_empty());
         Ok(())

@@ -2,6 +2,7 @@
 //! differences.
 
 mod algebra;
+mod images;
 mod indexing;
 mod statistics;
 

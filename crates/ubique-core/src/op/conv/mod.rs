@@ -438,7 +438,7 @@ impl ConvOptions {
         ConvOptions { groups: Some(groups), ..self }
     }
 
-    fn windows(&self, axes: usize) -> Result<Vec<Window>> {
+    pub(crate) fn windows(&self, axes: usize) -> Result<Vec<Window>> {
         let stride = per_axis("stride", &self.stride, axes, 1)?;
         let padding = per_axis("padding", &self.padding, axes, 0)?;
         let dilation = per_axis("dilation", &self.dilation, axes, 1)?;
