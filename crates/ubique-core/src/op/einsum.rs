@@ -221,8 +221,9 @@ impl Tensor {
     /// `"ij,jk->ik"` is the matrix product, `"ii"` the trace, `"ii->i"` the diagonal, `"i,j->ij"` the outer product,
     /// `"bhqd,bhkd->bhqk"` the scores of attention, and `"...ij->...ji"` transposes a batch: an ellipsis stands for all axes
     /// not named, which broadcast. Without `->` the result has the ellipsis' axes and then the letters that stand only once,
-    /// in alphabetical order. An axis of extent 1 broadcasts to one of the same name. Spaces do not matter. Works from left
-    /// to right, each step a matrix product, so put the operands in the order in which the products stay small.
+    /// in alphabetical order. An ellipsis that the result lacks is summed over too. An axis of extent 1 broadcasts to one of
+    /// the same name. Spaces do not matter. Works from left to right, each step a matrix product, so put the operands in the
+    /// order in which the products stay small.
     ///
     /// # Errors
     /// Where the equation is not of that form, names another number of operands or axes than there are, or an axis in the

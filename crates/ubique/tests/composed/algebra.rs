@@ -118,6 +118,7 @@ fn einsum_follows_the_notation() {
     assert_values(sum("i,j,ij->", &[&tensor(&[1i64, 2], &[2]), &v, &x]), &[], &[210.0 + 2.0 * 543.0]);
     assert_values(sum("ij,kj->", &[&x, &square]), &[], &[3.0 * 9.0 + 5.0 * 12.0 + 7.0 * 15.0]);
     assert_values(sum("...i->...", &[&x]), &[2], &[3.0, 12.0]);
+    assert_values(sum("...i->i", &[&x]), &[3], &[3.0, 5.0, 7.0]);
     assert_values(sum("...,...", &[&x, &v]), &[2, 3], &[0.0, 10.0, 200.0, 3.0, 40.0, 500.0]);
     assert_values(sum("...ij,j...->i", &[&x, &v]), &[2], &[210.0, 543.0]);
     // An extent of 1 broadcasts to what it meets.
