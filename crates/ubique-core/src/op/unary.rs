@@ -104,6 +104,11 @@ fn sigmoid64(x: f64) -> f64 {
     if x >= 0.0 { 1.0 / (1.0 + (-x).exp()) } else { x.exp() / (1.0 + x.exp()) }
 }
 
+/// `libm`'s function gives numbers for large negative operands too.
+fn acosh64(x: f64) -> f64 {
+    if x < 1.0 { f64::NAN } else { libm::acosh(x) }
+}
+
 fn softplus64(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p() + if x.is_nan() { x } else { 0.0 }
 }
@@ -173,9 +178,9 @@ unary! {
     /// Inverse hyperbolic sine.
     Asinh, asinh => Row { name: "asinh", float: libm::asinh, vjp: Some(|x, _, g| (g * (x * x + 1.0).tensor()?.rsqrt()).into()), ..ROW };
     /// Inverse hyperbolic cosine; NaN below 1.
-    Acosh, acosh => Row { name: "acosh", float: f64::acosh, vjp: Some(|x, _, g| (g * (x * x - 1.0).tensor()?.rsqrt()).into()), sample: (1.1, 4.0), ..ROW };
+    Acosh, acosh => Row { name: "acosh", float: acosh64, vjp: Some(|x, _, g| (g * (x * x - 1.0).tensor()?.rsqrt()).into()), sample: (1.1, 4.0), ..ROW };
     /// Inverse hyperbolic tangent; NaN outside [-1, 1].
-    Atanh, atanh => Row { name: "atanh", float: f64::atanh, vjp: Some(|x, _, g| (g / (1.0 - x * x)).into()), sample: (-0.9, 0.9), ..ROW };
+    Atanh, atanh => Row { name: "atanh", float: libm::atanh, vjp: Some(|x, _, g| (g / (1.0 - x * x)).into()), sample: (-0.9, 0.9), ..ROW };
     /// Error function, 2/√π ∫₀ˣ e^(-t²) dt.
     Erf, erf => Row { name: "erf", float: libm::erf, vjp: Some(|x, _, g| (g * (x * x).tensor()?.neg()?.exp()? * FRAC_2_SQRT_PI).into()), ..ROW };
     /// Complementary error function, 1 - erf(x), accurate for large x.
