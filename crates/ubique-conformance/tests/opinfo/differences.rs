@@ -1,0 +1,22 @@
+//! Where ubique and PyTorch differ on purpose or by nature.
+
+/// An operator, the part of the message that tells the difference, and the reason.
+const KNOWN: &[(&str, &str, &str)] = &[
+    ("sign", "got NaN, wanted 0", "NaN has no sign; PyTorch gives 0"),
+    ("abs", "got NaN, wanted 0", "the derivative is the sign, and NaN has none"),
+    ("sign", "does not take bool", "bools are no numbers"),
+    ("square", "does not take bool", "bools are no numbers"),
+    ("nn.functional.avg_pool1d", "needs a floating-point dtype", "PyTorch truncates means of integers"),
+    ("nn.functional.avg_pool2d", "needs a floating-point dtype", "PyTorch truncates means of integers"),
+    ("nn.functional.avg_pool3d", "needs a floating-point dtype", "PyTorch truncates means of integers"),
+    ("nn.functional.linear", "needs a floating-point dtype", "a layer of floats; matmul takes integers"),
+    ("nn.functional.batch_norm", "needs a batch and a channel axis", "nothing to normalise over"),
+    ("nn.functional.relu6", "wanted 0e0", "at a bound the gradient passes, as in PyTorch's own clamp"),
+    ("take_along_dim", "index -1 is outside", "negative indices are errors, not places from the end"),
+    ("topk", "result 1", "which of equal elements is taken is not defined in PyTorch"),
+];
+
+/// Whether a difference is one of the table.
+pub fn is_known(op: &str, why: &str) -> bool {
+    KNOWN.iter().any(|(name, part, _)| *name == op && why.contains(part))
+}
