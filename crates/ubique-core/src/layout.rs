@@ -19,7 +19,8 @@ pub struct Layout {
 
 impl Layout {
     fn new(shape: Shape, strides: Strides, offset: usize) -> Layout {
-        let elements = shape.iter().product();
+        // Wrapping, because with an extent of 0 the others may be of any size.
+        let elements = shape.iter().fold(1usize, |count, &extent| count.wrapping_mul(extent));
         let mut step = 1isize;
         let mut dense = true;
         for (&stride, &extent) in strides.iter().zip(shape.iter()).rev() {
@@ -208,7 +209,7 @@ impl Layout {
         let windows = (extent - size) / step + 1;
         let stride = self.strides[axis];
         let shape = self.shape.with(axis, windows).inserted(self.shape.rank(), size);
-        let outer = if windows > 1 { stride * step as isize } else { stride };
+        let outer = if windows > 1 { stride.wrapping_mul(step as isize) } else { stride };
         let strides = self.strides.with(axis, outer).inserted(self.shape.rank(), stride);
         shape.elements()?;
         Ok(Layout::new(shape, strides, self.offset))
@@ -355,6 +356,14 @@ mod tests {
         assert!(Layout::strided(Shape::from([2]), s(&[-1]), 0, 4).is_err());
         assert!(Layout::strided(Shape::from([2]), s(&[isize::MAX]), 0, 4).is_err());
         assert!(Layout::strided(Shape::from([2]), s(&[1, 1]), 0, 4).is_err());
+    }
+
+    #[test]
+    fn extents_beside_an_empty_axis_may_be_huge() {
+        let huge = layout(&[1 << 40, 0, 1 << 40]);
+        let turned = huge.permute(&[0, 2, 1]);
+        assert_eq!((turned.elements(), turned.is_contiguous()), (0, true));
+        assert_eq!(huge.unfold(0, 1 << 39, 1 << 30).unwrap().elements(), 0);
     }
 
     #[test]
