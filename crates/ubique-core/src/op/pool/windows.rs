@@ -70,8 +70,11 @@ impl Pooling {
             }
             let inside = |o: usize, k: usize| self.at(axis, o, k, input).is_some();
             let empty = |o: usize| !(0..self.kernel[axis]).any(|k| inside(o, k));
-            // Without dilation, padding of at most half a kernel leaves no window empty.
-            if window.dilation > 1 && (0..output[axis + 2]).any(empty) {
+            // Only windows that begin in the padding can be empty, and only where a step of the dilation leaps over the
+            // whole axis. The kernel has two taps then at most, because it fits, and so there is one such window at most:
+            // nothing here takes longer for larger extents.
+            let begin_in_padding = window.padding.div_ceil(window.stride).min(output[axis + 2]);
+            if input < window.dilation && (0..begin_in_padding).any(empty) {
                 return Err(Error::value("a dilated window lies in the padding only; use less padding or dilation"));
             }
         }
@@ -178,6 +181,32 @@ mod tests {
         // The third window would begin in the padding.
         assert_eq!(extent(3, 2, [2, 1, 1], true).unwrap(), 2);
         assert_eq!(extent(7, 3, [1, 1, 2], false).unwrap(), 5);
+    }
+
+    #[test]
+    fn empty_windows_are_found_without_looking_at_all() {
+        let pooling = |kernel, stride, padding, dilation, ceil| Pooling {
+            kernel: vec![kernel],
+            windows: vec![Window { stride, padding, dilation }],
+            ceil,
+        };
+        let (mut empty, mut full) = (0, 0);
+        for case in 0..6 * 5 * 4 * 3 * 5 * 2 {
+            let mut left = case;
+            let mut next = |count: usize| (left % count, left /= count).0;
+            let (input, kernel, stride) = (next(6) + 1, next(5) + 1, next(4) + 1);
+            let (padding, dilation, ceil) = (next(3), next(5) + 1, next(2) == 1);
+            let pooling = pooling(kernel, stride, padding, dilation, ceil);
+            let shape = Shape::from([1, 1, input]);
+            let Ok(output) = pooling.output(&shape) else { continue };
+            let any = |o: usize| (0..kernel).any(|k| pooling.at(0, o, k, input).is_some());
+            let wanted = (0..output[2]).all(any);
+            assert_eq!(pooling.require_elements(&shape).is_ok(), wanted, "{pooling:?} on {input}");
+            *(if wanted { &mut full } else { &mut empty }) += 1;
+        }
+        assert!(empty > 0 && full > 500, "{empty} {full}");
+        // At once, however long the axis.
+        pooling(2, 1, 1, 2, false).require_elements(&Shape::from([1, 1, 1 << 60])).unwrap();
     }
 
     #[test]
