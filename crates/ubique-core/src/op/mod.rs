@@ -300,7 +300,9 @@ impl Op {
     /// # Errors
     /// Where operands or parameters do not fit; the error names op and operands.
     pub fn infer(&self, inputs: &[TensorSpec]) -> Result<Vec<TensorSpec>> {
-        let specs = self.rule().infer(inputs).map_err(|e| e.with_op(self.name(), inputs))?;
+        // Operands that no tensor can be: rules count on what can be addressed.
+        let possible = inputs.iter().try_for_each(|input| input.shape.bytes(input.dtype).map(drop));
+        let specs = possible.and_then(|()| self.rule().infer(inputs)).map_err(|e| e.with_op(self.name(), inputs))?;
         Ok(specs.as_slice(inputs).to_vec())
     }
 }
