@@ -132,4 +132,7 @@ fn memory_that_cannot_be_had_is_an_error_and_nothing_is_lost() {
         let error = Tensor::zeros(shape, DType::F64, &device).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::Shape), "{error:?}");
     }
+    // Nothing at all, whose sum would be more than can be addressed.
+    let nothing = Tensor::zeros([0, 1 << 40, 1 << 40], DType::F64, &device).unwrap();
+    assert_eq!(nothing.sum(&[0]).unwrap_err().kind(), ErrorKind::Shape);
 }

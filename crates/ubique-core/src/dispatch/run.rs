@@ -196,7 +196,7 @@ fn perform(op: &Op, device: &Device, args: &mut [Arg<'_>]) -> Result<Several<Ten
 
 fn perform_on(op: &Op, device: &Device, args: &mut [Arg<'_>], inputs: &[TensorSpec]) -> Result<Several<Tensor>> {
     let rule = op.rule();
-    let specs = rule.infer(inputs).map_err(|e| e.with_op(rule.name(), inputs).with_device(device.name()))?;
+    let specs = rule.possible(inputs).map_err(|e| e.with_op(rule.name(), inputs).with_device(device.name()))?;
     let traits = rule.traits();
     let call = Call { op, rule, is_view: traits.view, device, inputs, specs: &specs };
     if !args.iter().any(|a| a.tensor().is_tracked()) {

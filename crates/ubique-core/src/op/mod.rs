@@ -145,6 +145,17 @@ pub trait Rule: fmt::Debug + Send + Sync {
 }
 
 impl dyn Rule + '_ {
+    /// As [`Rule::infer`], and refuses results that could not be addressed: of empty operands even a reduction can make
+    /// them.
+    #[inline]
+    pub(crate) fn possible(&self, inputs: &[TensorSpec]) -> Result<Specs> {
+        let specs = self.infer(inputs)?;
+        if !matches!(specs, Specs::Like(_)) {
+            specs.as_slice(inputs).iter().try_for_each(|spec| spec.shape.bytes(spec.dtype).map(drop))?;
+        }
+        Ok(specs)
+    }
+
     /// Where the gradient comes from.
     pub fn gradient(&self) -> Gradient {
         self.traits().gradient
@@ -302,7 +313,7 @@ impl Op {
     pub fn infer(&self, inputs: &[TensorSpec]) -> Result<Vec<TensorSpec>> {
         // Operands that no tensor can be: rules count on what can be addressed.
         let possible = inputs.iter().try_for_each(|input| input.shape.bytes(input.dtype).map(drop));
-        let specs = possible.and_then(|()| self.rule().infer(inputs)).map_err(|e| e.with_op(self.name(), inputs))?;
+        let specs = possible.and_then(|()| self.rule().possible(inputs)).map_err(|e| e.with_op(self.name(), inputs))?;
         Ok(specs.as_slice(inputs).to_vec())
     }
 }
