@@ -41,7 +41,6 @@ impl LayoutKind {
             LayoutKind::Transposed => shapes.any(|shape| shape.iter().filter(|&&extent| extent > 1).count() > 1),
             LayoutKind::Flipped => shapes.any(|shape| long(shape)),
             LayoutKind::Stepped | LayoutKind::Offset => shapes.any(|shape| !shape.contains(&0)),
-            // Equal elements are ties, where derivatives jump and either of several indices is right.
             LayoutKind::Broadcast => shapes.any(|shape| shape.first().is_some_and(|&n| n > 1)),
         }
     }

@@ -152,7 +152,7 @@ fn run_with<T: Element, U: Element>(
     match right {
         Right::Scalar(scalar) => {
             let scalar = T::from_scalar(scalar);
-            let source = Source { data: elements::<T>(left)?, layout: left.layout().clone() };
+            let source = Source { data: elements::<T>(left)?, layout: (*left.layout).clone() };
             result = Out::<U>::new(&context.pool, left.layout.elements())?;
             rows::map(&context.threads, source, result.uninit(), &|x: &[T], target| match reversed {
                 false => kernel(Lane::Slice(x), Lane::Scalar(scalar), target),

@@ -66,7 +66,7 @@ pub fn masked_fill(context: &Context, op: &MaskedFill, x: &View, mask: &View) ->
             let Go(context, value, x, mask) = self;
             let value = pattern::<B>(value, x.dtype)?;
             let mut out = Out::<B>::new(&context.pool, x.layout.elements())?;
-            let x = Source { data: bits::<B>(x)?, layout: x.layout().clone() };
+            let x = Source { data: bits::<B>(x)?, layout: (*x.layout).clone() };
             let mask = Source { data: elements::<bool>(mask)?, layout: mask.layout.expand(x.layout.shape())? };
             rows::zip(&context.threads, x, mask, out.uninit(), &|x, mask, target| match (x, mask) {
                 (Lane::Slice(x), Lane::Slice(mask)) => {

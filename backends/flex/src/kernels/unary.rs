@@ -60,7 +60,7 @@ pub fn run<A: Element, B: Element>(
     kernel: &(dyn Fn(&[A], &mut [MaybeUninit<B>]) + Sync),
 ) -> Result<Buffer> {
     let mut out = Out::<B>::new(&context.pool, x.layout.elements())?;
-    let source = Source { data: elements::<A>(x)?, layout: x.layout().clone() };
+    let source = Source { data: elements::<A>(x)?, layout: (*x.layout).clone() };
     rows::map(&context.threads, source, out.uninit(), kernel);
     // SAFETY: the kernel is called for every part of the target, and initialises what it is given.
     Ok(unsafe { out.finish() })

@@ -121,12 +121,6 @@ impl View {
     pub fn shape(&self) -> &Shape {
         self.layout.shape()
     }
-
-    /// Where the elements lie.
-    #[inline]
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
 }
 
 /// An operand of [`Executor::execute`]: borrowed, or given away by the caller.

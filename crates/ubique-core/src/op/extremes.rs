@@ -2,7 +2,8 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::shape::{Shape, normalize_axis};
+use crate::op::scan::sources;
+use crate::shape::normalize_axis;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -42,14 +43,10 @@ impl Tensor {
     }
 }
 
-/// An element that equals the extremum so far, or is the NaN that spoils it, is where that comes from until another one is.
 fn with_indices(x: &Tensor, op: &str, axis: isize, extrema: Result<Tensor>) -> Result<(Tensor, Tensor)> {
     let fail = |e: Error| e.with_op(op, &[x.spec()]);
     let at = normalize_axis(axis, x.rank()).map_err(fail)?;
     let extrema = extrema.map_err(fail)?;
-    let detached = x.detach();
-    let own = detached.eq(extrema.detach())?.bit_or(&detached.ne(&detached)?)?;
-    let shape = Shape::repeat(1, x.rank()).with(at, x.shape()[at]);
-    let places = Tensor::arange(0, x.shape()[at], 1, DType::I64, x.device())?.reshape(shape)?.expand(x.shape())?;
-    Ok((extrema, places.masked_fill(&own.not()?, 0)?.cummax(axis)?))
+    let indices = sources(&x.detach(), &extrema.detach(), at, DType::I64)?;
+    Ok((extrema, indices))
 }

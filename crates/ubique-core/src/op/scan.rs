@@ -11,7 +11,7 @@ use crate::op::index::{Combine, require_axis};
 use crate::op::reduce::groups;
 use crate::op::reference::{RefTensor, Values};
 use crate::op::{Op, Rule, Specs, Traits, operands};
-use crate::shape::{TensorSpec, normalize_axis};
+use crate::shape::{Shape, TensorSpec, normalize_axis};
 use crate::tensor::Tensor;
 
 /// What a scan accumulates.
@@ -163,14 +163,18 @@ fn product_gradient(x: &Tensor, g: &Tensor, axis: isize) -> Result<Tensor> {
 
 /// The gradient of running extrema goes to the element that each came from; of equal ones to the latest.
 fn extremum_gradient(x: &Tensor, y: &Tensor, g: &Tensor, axis: usize) -> Result<Tensor> {
-    let extent = x.shape()[axis];
-    let shape = (0..x.rank()).map(|i| if i == axis { extent } else { 1 }).collect::<crate::Shape>();
-    let places =
-        Tensor::arange(0, extent, 1, x.device().default_int(), x.device())?.reshape(shape)?.expand(x.shape())?;
-    // An element that equals the extremum so far is where it comes from, until another one is; so for NaN.
-    let own = x.eq(y)?.bit_or(&x.ne(x)?)?;
-    let source = places.masked_fill(&own.not()?, 0)?.cummax(axis as isize)?;
+    let source = sources(x, y, axis, x.device().default_int())?;
     g.zeros_like()?.scatter(axis as isize, &source, g, Combine::Add)
+}
+
+/// For each running extremum `y` of `x`, the place along the axis that it comes from: an element that equals the extremum
+/// so far, or is the NaN that spoils it, is that place until another one is.
+pub(super) fn sources(x: &Tensor, y: &Tensor, axis: usize, dtype: DType) -> Result<Tensor> {
+    let extent = x.shape()[axis];
+    let shape = Shape::repeat(1, x.rank()).with(axis, extent);
+    let places = Tensor::arange(0, extent, 1, dtype, x.device())?.reshape(shape)?.expand(x.shape())?;
+    let own = x.eq(y)?.bit_or(&x.ne(x)?)?;
+    places.masked_fill(&own.not()?, 0)?.cummax(axis as isize)
 }
 
 fn scan(op: ScanOp, x: &Tensor, axis: isize) -> Result<Tensor> {
