@@ -1,26 +1,25 @@
 #!/usr/bin/env python3
-"""Record calls of PyTorch's operators, with results and gradients, as the truth that `opinfo.rs` tests against.
+"""Record calls of PyTorch's operators, with results and gradients, as a truth that `tests/recorded` tests against.
 
     pip install torch==2.13.0 expecttest scipy
     python tools/make-opinfo-cases.py --to crates/ubique-conformance/tests/data/opinfo
 
 The calls are sample inputs of PyTorch's own operator tests (`op_db`). Results and gradients are computed in float64,
-whatever the dtype of the inputs. Two files are written: `calls.json` says what was called with what, and
-`values.safetensors` holds one flat tensor for each dtype, into which `calls.json` points with
-`{"tensor": [dtype, shape, offset]}`. The output depends on nothing but the version of PyTorch.
+whatever the dtype of the inputs. The files are those of `recorded.py`; their content depends on nothing but the version
+of PyTorch.
 """
 
 import argparse
 import json
-import math
 import pathlib
 import random
-import struct
 
 import numpy
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+
+from recorded import Unencodable, Values, encode, walk, write
 
 UNARY = """abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh erf erfc exp exp2 expm1 floor frac isfinite
 isinf isnan log log10 log1p log2 logical_not neg reciprocal round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc
@@ -55,53 +54,6 @@ ELEMENTS, BYTES = 512, 14000
 # Operands of functions of one operand are cut to this many rows of at most 20.
 ROWS = 4
 SEED = 20240607
-FLAT = {torch.float64: "F64", torch.float32: "F32", torch.int64: "I64", torch.bool: "BOOL"}
-
-
-class Unencodable(Exception):
-    """An argument that no file can hold."""
-
-
-class Values:
-    """One flat byte string for each dtype; equal tensors are stored once."""
-
-    def __init__(self):
-        self.bytes = {name: bytearray() for name in FLAT.values()}
-        self.places = {}
-
-    def put(self, tensor):
-        tensor = tensor.detach().resolve_neg().contiguous()
-        if tensor.dtype not in FLAT:
-            raise Unencodable(tensor.dtype)
-        name, data = FLAT[tensor.dtype], tensor.numpy().tobytes()
-        flat = self.bytes[name]
-        if (name, data) not in self.places:
-            self.places[name, data] = len(flat) // tensor.element_size()
-            flat += data
-        return {"tensor": [name.lower(), list(tensor.shape), self.places[name, data]]}
-
-    def write(self, path):
-        header, data = {}, b""
-        for name, flat in self.bytes.items():
-            size = 1 if name == "BOOL" else 4 if name == "F32" else 8
-            header[name.lower()] = {
-                "dtype": name,
-                "shape": [len(flat) // size],
-                "data_offsets": [len(data), len(data) + len(flat)],
-            }
-            data += flat
-        text = json.dumps(header, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)
-        path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
-def walk(value, f):
-    """The same nest of lists and dicts with `f` of each leaf."""
-    if isinstance(value, (list, tuple)):
-        return [walk(v, f) for v in value]
-    if isinstance(value, dict):
-        return {k: walk(v, f) for k, v in value.items()}
-    return f(value)
 
 
 def leaves(value):
@@ -110,16 +62,12 @@ def leaves(value):
     return found
 
 
-def encode(value, values):
+def put(value, values):
     if isinstance(value, torch.Tensor):
-        return values.put(value)
+        return encode(value.detach().resolve_neg().numpy(), values)
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise Unencodable(value)
+    return encode(value, values)
 
 
 def is_float(value):
@@ -160,14 +108,14 @@ def call(op, sample, differentiable, values):
     if sum(t.numel() for t in inputs) > ELEMENTS or sum(t.numel() for t in results) > ELEMENTS:
         raise Unencodable("too large")
     grads = gradients(results, inputs) if differentiable else None
-    put = lambda v: encode(v, values)
+    leaf = lambda v: put(v, values)
     entry = {
-        "args": walk(arguments, put),
-        "kwargs": walk(named, put),
-        "results": walk(results, put),
+        "args": walk(arguments, leaf),
+        "kwargs": walk(named, leaf),
+        "results": walk(results, leaf),
     }
     if grads is not None:
-        entry["grads"] = walk(grads, put)
+        entry["grads"] = walk(grads, leaf)
     return entry
 
 
@@ -217,7 +165,7 @@ def record(op, dtype):
             entry = call(op, sample, differentiable, values)
         except (Unencodable, RuntimeError, TypeError, ValueError):
             continue
-        added = sum(len(flat) for flat in values.bytes.values()) + len(json.dumps(entry)) // 2
+        added = values.size() + len(json.dumps(entry)) // 2
         if fits_integers(entry, dtype) and size + added <= BYTES and len(kept) < DTYPES[dtype]:
             size += added
             kept.append((sample, differentiable))
@@ -243,10 +191,7 @@ def main():
             for sample, differentiable in record(op, dtype):
                 entry = call(op, sample, differentiable, values)
                 calls.append({"op": name, "dtype": str(dtype).removeprefix("torch."), **entry})
-    to.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in calls)
-    (to / "calls.json").write_text(f"[\n{lines}\n]\n")
-    values.write(to / "values.safetensors")
+    write(to, calls, values)
     print(f"{len(calls)} calls of {len({c['op'] for c in calls})} ops")
 
 

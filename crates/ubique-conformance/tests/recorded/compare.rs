@@ -1,4 +1,4 @@
-//! Whether a result is PyTorch's.
+//! Whether a result is the recorded one.
 
 use ubique_core::op::reference::{RefTensor, Values};
 use ubique_core::{DType, Tensor};
@@ -16,12 +16,25 @@ pub enum Tolerance {
 }
 
 fn epsilon(dtype: DType) -> f64 {
-    if dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 }
+    match dtype {
+        DType::F64 => f64::EPSILON,
+        DType::F16 => 2f64.powi(-10),
+        DType::BF16 => 2f64.powi(-7),
+        _ => f32::EPSILON as f64,
+    }
 }
 
-/// Compares a result with the recorded one, whose floats are f64.
-pub fn compare(got: &Tensor, wanted: &Stored, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
-    let expected = if wanted.dtype == DType::F64 { dtype } else { wanted.dtype };
+/// The smallest normal number: what is smaller loses digits.
+fn smallest(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::MIN_POSITIVE,
+        DType::F16 => 2f64.powi(-14),
+        _ => f32::MIN_POSITIVE as f64,
+    }
+}
+
+/// Compares a result of the dtype `expected` with the recorded one, whose floats may be wider.
+pub fn compare(got: &Tensor, wanted: &Stored, expected: DType, tolerance: Tolerance) -> Result<(), String> {
     if got.shape().as_ref() != wanted.shape.as_slice() || got.dtype() != expected {
         return Err(format!("is {}, wanted {expected}{:?}", got.spec(), wanted.shape));
     }
@@ -38,7 +51,6 @@ pub fn compare(got: &Tensor, wanted: &Stored, dtype: DType, tolerance: Tolerance
 
 fn floats(got: &[f64], wanted: &[f64], dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     let largest = wanted.iter().map(|w| w.abs()).filter(|w| w.is_finite()).fold(0.0, f64::max);
-    let smallest = if dtype == DType::F64 { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE as f64 };
     let allowed = |wanted: f64| match tolerance {
         Tolerance::Each(ulps) => epsilon(dtype) * ulps * wanted.abs(),
         Tolerance::Largest(ulps, terms) => epsilon(dtype) * ulps * f64::max(largest, terms),
@@ -46,7 +58,7 @@ fn floats(got: &[f64], wanted: &[f64], dtype: DType, tolerance: Tolerance) -> Re
     let off = |(&got, &wanted): (&f64, &f64)| {
         let same = got == dtype.round(wanted) || got.is_nan() && wanted.is_nan();
         let error = (got - wanted).abs();
-        !same && (error.is_nan() || error > allowed(wanted).max(smallest))
+        !same && (error.is_nan() || error > allowed(wanted).max(smallest(dtype)))
     };
     match got.iter().zip(wanted).position(off) {
         Some(i) => Err(format!("at {i}: got {:e}, wanted {:e}", got[i], wanted[i])),

@@ -1,4 +1,4 @@
-//! The recorded calls, as `tools/make-opinfo-cases.py` writes them.
+//! The recorded calls, as `tools/recorded.py` writes them.
 
 use std::path::Path;
 
@@ -66,23 +66,27 @@ impl Arg<Stored> {
     }
 }
 
-/// A call with what PyTorch made of it, in f64 where it is floating point.
+/// A call with what the other system made of it.
 pub struct Record {
     pub op: String,
+    /// What the call is called there; empty where it has no name of its own.
+    pub name: String,
+    /// The dtype that the operands share, or that of the first.
     pub dtype: DType,
     pub positional: Vec<Arg<Stored>>,
     pub named: Vec<(String, Arg<Stored>)>,
-    pub results: Vec<Stored>,
+    /// None for a result that was not asked for.
+    pub results: Vec<Option<Stored>>,
     /// A gradient, or none, for each tensor among the arguments; empty where the op has no gradient.
     pub grads: Vec<Option<Stored>>,
 }
 
 impl Record {
-    /// The call's dtype and arguments, for messages.
+    /// The call's name and arguments, for messages.
     pub fn describe(&self) -> String {
         let positional = self.positional.iter().map(Arg::describe);
         let named = self.named.iter().map(|(name, arg)| format!("{name}={}", arg.describe()));
-        positional.chain(named).collect::<Vec<_>>().join(", ")
+        format!("{}({})", self.name, positional.chain(named).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -97,10 +101,10 @@ pub fn load(folder: &Path) -> Vec<Record> {
 
 fn record(call: &Value, values: &SafeTensors<'_>) -> Option<Record> {
     let list = |key: &str| call.get(key)?.as_array();
-    let grads =
-        list("grads").into_iter().flatten().map(|v| if v.is_null() { Some(None) } else { stored(v, values).map(Some) });
+    let optional = |v: &Value| if v.is_null() { Some(None) } else { stored(v, values).map(Some) };
     Some(Record {
         op: call.get("op")?.as_str()?.to_owned(),
+        name: call.get("name").map_or(Some(""), Value::as_str)?.to_owned(),
         dtype: dtype(call.get("dtype")?.as_str()?)?,
         positional: list("args")?.iter().map(|v| arg(v, values)).collect::<Option<_>>()?,
         named: call
@@ -109,18 +113,18 @@ fn record(call: &Value, values: &SafeTensors<'_>) -> Option<Record> {
             .iter()
             .map(|(k, v)| Some((k.clone(), arg(v, values)?)))
             .collect::<Option<_>>()?,
-        results: list("results")?.iter().map(|v| stored(v, values)).collect::<Option<_>>()?,
-        grads: grads.collect::<Option<_>>()?,
+        results: list("results")?.iter().map(optional).collect::<Option<_>>()?,
+        grads: list("grads").into_iter().flatten().map(optional).collect::<Option<_>>()?,
     })
 }
 
+/// By its name here, or by PyTorch's where that is longer.
 fn dtype(name: &str) -> Option<DType> {
     match name {
-        "float64" | "f64" => Some(DType::F64),
-        "float32" | "f32" => Some(DType::F32),
-        "int64" | "i64" => Some(DType::I64),
-        "bool" => Some(DType::Bool),
-        _ => None,
+        "float64" => Some(DType::F64),
+        "float32" => Some(DType::F32),
+        "int64" => Some(DType::I64),
+        name => name.parse().ok(),
     }
 }
 
