@@ -13,21 +13,24 @@ pub const INTERRUPTED: u8 = 130;
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for Ctrl-C (and on Unix for SIGTERM and SIGHUP) from now on. Once per process.
+    /// Listens for Ctrl-C (and on Unix for SIGTERM and SIGHUP) from now on. Where the parent process had one of them
+    /// ignored, as `nohup` does, all stay as they are.
     ///
     /// # Errors
-    /// A handler that is set already, or a system that refuses one.
+    /// A system that refuses a handler.
     pub fn install() -> Result<Interrupt> {
         let interrupt = Interrupt::default();
         let handler = interrupt.clone();
-        ctrlc::try_set_handler(move || {
+        let installed = ctrlc::try_set_handler(move || {
             if handler.request() {
                 std::process::exit(i32::from(INTERRUPTED));
             }
             eprintln!("\nstopping after this step; press Ctrl-C again to stop at once");
-        })
-        .context("cannot listen for Ctrl-C")?;
-        Ok(interrupt)
+        });
+        match installed {
+            Err(ctrlc::Error::MultipleHandlers) => Ok(interrupt),
+            installed => installed.map(|()| interrupt).context("cannot listen for Ctrl-C"),
+        }
     }
 
     /// Whether a stop was asked for: a loop that sees `true` finishes its step, saves and returns.

@@ -16,7 +16,6 @@ const ROLE: &str = "UBIQUE_TEST_INTERRUPT";
 fn interrupted_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let interrupt = Interrupt::install().unwrap();
-    assert!(Interrupt::install().is_err(), "a second handler must be refused");
     eprintln!("ready");
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
@@ -28,7 +27,11 @@ fn interrupted_process() {
 }
 
 fn start(role: &str) -> (Child, impl Iterator<Item = String>) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    start_as(Command::new(std::env::current_exe().unwrap()), role)
+}
+
+fn start_as(mut command: Command, role: &str) -> (Child, impl Iterator<Item = String>) {
+    let mut child = command
         .args(["--exact", "interrupted_process", "--nocapture"])
         .env(ROLE, role)
         .stdout(Stdio::null())
@@ -74,4 +77,16 @@ fn the_second_signal_ends_the_process() {
     assert!(lines.any(|line| line.contains("press Ctrl-C again")));
     send(&child, "-INT");
     assert_eq!(wait(child).code(), Some(130));
+}
+
+#[test]
+fn signals_that_the_parent_ignores_stay_ignored() {
+    // As under `nohup`, after which the terminal may close.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+    let (child, mut lines) = start_as(command, "stubborn");
+    assert!(lines.any(|line| line == "ready"));
+    send(&child, "-HUP");
+    send(&child, "-TERM");
+    assert_eq!(wait(child).signal(), Some(15));
 }
