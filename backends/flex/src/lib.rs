@@ -44,9 +44,9 @@ impl Backend for Flex {
 fn info() -> DeviceInfo {
     let usage = |dtype: DType| DTypeUsage {
         storage: true,
-        arithmetic: true,
+        arithmetic: !dtype.is_stored(),
         // Half-precision types are computed in f32.
-        accelerated: !matches!(dtype, DType::F16 | DType::BF16),
+        accelerated: !matches!(dtype, DType::F16 | DType::BF16) && !dtype.is_stored(),
     };
     DeviceInfo {
         name: format!("CPU, {} threads, {}", threads::available(), simd::Level::current().name()),

@@ -7,11 +7,12 @@ use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::float8::{F8E4M3, F8E5M2};
 use crate::scalar::Scalar;
 
 /// The type of a tensor's elements.
 ///
-/// `Bool` is stored as one byte, 0 or 1.
+/// `Bool` is stored as one byte, 0 or 1. The 8-bit floats are for storage: they can be moved and cast, but not computed with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -30,6 +31,8 @@ pub enum DType {
     U16,
     U8,
     Bool,
+    F8E4M3,
+    F8E5M2,
 }
 
 /// What arithmetic a `DType` has.
@@ -43,11 +46,31 @@ pub enum Kind {
     Unsigned,
     /// Truth values.
     Bool,
+    /// Floating point that is stored, and cast before it is computed with.
+    Stored,
 }
 
 impl DType {
-    /// Every element type, floats first.
-    pub const ALL: [DType; 13] = [
+    /// Every element type: those of [`DType::COMPUTED`], then those that are only stored.
+    pub const ALL: [DType; 15] = [
+        DType::F64,
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::I64,
+        DType::I32,
+        DType::I16,
+        DType::I8,
+        DType::U64,
+        DType::U32,
+        DType::U16,
+        DType::U8,
+        DType::Bool,
+        DType::F8E4M3,
+        DType::F8E5M2,
+    ];
+    /// The element types that ops compute with, floats first.
+    pub const COMPUTED: [DType; 13] = [
         DType::F64,
         DType::F32,
         DType::F16,
@@ -62,7 +85,7 @@ impl DType {
         DType::U8,
         DType::Bool,
     ];
-    /// The floating-point types.
+    /// The floating-point types that ops compute with.
     pub const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
     /// The integer types, signed first.
     pub const INTS: [DType; 8] =
@@ -75,7 +98,7 @@ impl DType {
             DType::F64 | DType::I64 | DType::U64 => 8,
             DType::F32 | DType::I32 | DType::U32 => 4,
             DType::F16 | DType::BF16 | DType::I16 | DType::U16 => 2,
-            DType::I8 | DType::U8 | DType::Bool => 1,
+            DType::I8 | DType::U8 | DType::Bool | DType::F8E4M3 | DType::F8E5M2 => 1,
         }
     }
 
@@ -87,10 +110,11 @@ impl DType {
             DType::I64 | DType::I32 | DType::I16 | DType::I8 => Kind::Signed,
             DType::U64 | DType::U32 | DType::U16 | DType::U8 => Kind::Unsigned,
             DType::Bool => Kind::Bool,
+            DType::F8E4M3 | DType::F8E5M2 => Kind::Stored,
         }
     }
 
-    /// Whether this is a floating-point type.
+    /// Whether this is a floating-point type that ops compute with.
     #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self.kind(), Kind::Float)
@@ -100,6 +124,12 @@ impl DType {
     #[inline]
     pub const fn is_int(self) -> bool {
         matches!(self.kind(), Kind::Signed | Kind::Unsigned)
+    }
+
+    /// Whether elements of this type can be moved and cast, but not computed with.
+    #[inline]
+    pub const fn is_stored(self) -> bool {
+        matches!(self.kind(), Kind::Stored)
     }
 
     /// The lower-case name, such as `"f32"`.
@@ -118,6 +148,8 @@ impl DType {
             DType::U16 => "u16",
             DType::U8 => "u8",
             DType::Bool => "bool",
+            DType::F8E4M3 => "f8e4m3",
+            DType::F8E5M2 => "f8e5m2",
         }
     }
 
@@ -159,6 +191,8 @@ impl DType {
             DType::F32 => value as f32 as f64,
             DType::F16 => f16::from_f64(value).to_f64(),
             DType::BF16 => bf16::from_f64(value).to_f64(),
+            DType::F8E4M3 => F8E4M3::from_f64(value).to_f32().into(),
+            DType::F8E5M2 => F8E5M2::from_f64(value).to_f32().into(),
             _ => value,
         }
     }
@@ -219,4 +253,6 @@ elements! {
     u16 => U16, |v: u16| Scalar::UInt(v as u64), |s: Scalar| s.saturating_i128(DType::U16) as u16;
     u8 => U8, |v: u8| Scalar::UInt(v as u64), |s: Scalar| s.saturating_i128(DType::U8) as u8;
     bool => Bool, Scalar::Bool, |s: Scalar| s.as_bool();
+    F8E4M3 => F8E4M3, |v: F8E4M3| Scalar::Float(v.to_f32().into()), |s: Scalar| F8E4M3::from_f64(s.as_f64());
+    F8E5M2 => F8E5M2, |v: F8E5M2| Scalar::Float(v.to_f32().into()), |s: Scalar| F8E5M2::from_f64(s.as_f64());
 }

@@ -8,6 +8,7 @@ use half::{bf16, f16};
 use crate::backend::buffer::{Buffer, Storage};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use crate::float8::{F8E4M3, F8E5M2};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorSpec};
 
@@ -222,6 +223,8 @@ pub fn with_element<F: WithElement>(dtype: DType, f: F) -> F::Output {
         DType::U16 => f.run::<u16>(),
         DType::U8 => f.run::<u8>(),
         DType::Bool => f.run::<bool>(),
+        DType::F8E4M3 => f.run::<F8E4M3>(),
+        DType::F8E5M2 => f.run::<F8E5M2>(),
     }
 }
 

@@ -69,7 +69,7 @@ impl Scalar {
     pub fn cast(self, dtype: DType) -> Scalar {
         use crate::dtype::Kind;
         match dtype.kind() {
-            Kind::Float => Scalar::Float(dtype.round(self.as_f64())),
+            Kind::Float | Kind::Stored => Scalar::Float(dtype.round(self.as_f64())),
             Kind::Signed => Scalar::Int(self.saturating_i128(dtype) as i64),
             Kind::Unsigned => Scalar::UInt(self.saturating_i128(dtype) as u64),
             Kind::Bool => Scalar::Bool(self.as_bool()),

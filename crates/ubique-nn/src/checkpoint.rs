@@ -26,7 +26,7 @@ pub struct Checkpoint {
 }
 
 /// Our dtypes beside those of the format.
-const DTYPES: [(DType, Dtype); 13] = [
+const DTYPES: [(DType, Dtype); 15] = [
     (DType::F64, Dtype::F64),
     (DType::F32, Dtype::F32),
     (DType::F16, Dtype::F16),
@@ -40,6 +40,8 @@ const DTYPES: [(DType, Dtype); 13] = [
     (DType::U16, Dtype::U16),
     (DType::U8, Dtype::U8),
     (DType::Bool, Dtype::BOOL),
+    (DType::F8E4M3, Dtype::F8_E4M3),
+    (DType::F8E5M2, Dtype::F8_E5M2),
 ];
 
 /// The name under which the format keeps the metadata.

@@ -75,7 +75,7 @@ macro_rules! for_number {
     };
 }
 
-/// The body for any dtype that holds elements.
+/// The body for any dtype that kernels compute with.
 macro_rules! for_element {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {

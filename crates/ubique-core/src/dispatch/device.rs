@@ -140,10 +140,10 @@ impl Device {
         self.info().usage(dtype)
     }
 
-    /// Whether tensors of a dtype can be stored and computed with.
+    /// Whether tensors of a dtype can be stored and computed with, or only stored where the dtype is for nothing else.
     pub fn supports_dtype(&self, dtype: DType) -> bool {
         let usage = self.dtype_usage(dtype);
-        usage.storage && usage.arithmetic
+        usage.storage && (usage.arithmetic || dtype.is_stored())
     }
 
     /// The dtype of indices that the user does not choose.

@@ -81,7 +81,7 @@ impl Rule for ArgReduce {
         let mut cases = Vec::new();
         for op in [Extremum::Max, Extremum::Min] {
             let arg = |axis, keepdim| Case::new(ArgReduce { op, axis, keepdim });
-            for dtype in DType::ALL {
+            for dtype in DType::COMPUTED {
                 cases.push(arg(1, false).input_with([2, 7, 3], dtype, Fill::Uniform(-9.0, 9.0)));
                 cases.push(arg(1, true).input_with([5, 9], dtype, Fill::Uniform(-9.0, 9.0)));
                 cases.push(arg(0, false).input_with([13], dtype, Fill::Special));

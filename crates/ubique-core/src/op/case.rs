@@ -47,7 +47,8 @@ impl Case {
 
     /// Adds an operand with values in [-2, 2) (floats) or [0, 5) (integers and bools).
     pub fn input(self, shape: impl Into<Shape>, dtype: DType) -> Case {
-        let fill = if dtype.is_float() { Fill::Uniform(-2.0, 2.0) } else { Fill::Uniform(0.0, 5.0) };
+        let integral = dtype.int_range().is_some();
+        let fill = if integral { Fill::Uniform(0.0, 5.0) } else { Fill::Uniform(-2.0, 2.0) };
         self.input_with(shape, dtype, fill)
     }
 
@@ -125,12 +126,14 @@ fn special(dtype: DType) -> Vec<f64> {
         DType::F32 => (1e-45, f32::MAX as f64),
         DType::F16 => (6e-8, 65504.0),
         DType::BF16 => (1e-40, 3.38e38),
+        DType::F8E4M3 => (0.5f64.powi(9), 448.0),
+        DType::F8E5M2 => (0.5f64.powi(16), 57344.0),
         _ => (1.0, f64::MAX),
     };
-    match dtype.is_float() {
-        true => {
+    match dtype.int_range() {
+        None => {
             vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, tiny, -tiny, huge, -huge, 0.5, -2.5]
         }
-        false => vec![0.0, 1.0, -1.0, huge, -huge, 2.0, 7.0, -7.0, 63.0],
+        Some(_) => vec![0.0, 1.0, -1.0, huge, -huge, 2.0, 7.0, -7.0, 63.0],
     }
 }

@@ -50,7 +50,7 @@ impl Rule for Concat {
     }
 
     fn traits(&self) -> Traits {
-        Traits::own(Saves::NONE).memory_bound()
+        Traits::own(Saves::NONE).memory_bound().moves()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -79,7 +79,7 @@ impl Rule for Concat {
             }
             start += len;
         }
-        let values = if outputs[0].dtype.is_float() { Values::Float(floats) } else { Values::Int(ints) };
+        let values = if outputs[0].dtype.int_range().is_none() { Values::Float(floats) } else { Values::Int(ints) };
         Ok(vec![RefTensor { spec: outputs[0].clone(), values }])
     }
 

@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::case::Case;
 use crate::op::reference::{RefTensor, Values};
-use crate::op::{Rule, Specs, operands};
+use crate::op::{Rule, Specs, Traits, operands};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorSpec};
 use crate::tensor::Tensor;
@@ -32,12 +32,16 @@ impl Rule for Fill {
         Ok(self.spec.clone().into())
     }
 
+    fn traits(&self) -> Traits {
+        Traits::NO_GRADIENT.moves()
+    }
+
     fn reference(&self, _inputs: &[RefTensor], outputs: &[TensorSpec]) -> Result<Vec<RefTensor>> {
         let count = outputs[0].shape.elements()?;
         let value = self.value.cast(self.spec.dtype);
-        let values = match self.spec.dtype.is_float() {
-            true => Values::Float(vec![value.as_f64(); count]),
-            false => Values::Int(vec![value.as_i128(); count]),
+        let values = match value {
+            Scalar::Float(value) => Values::Float(vec![value; count]),
+            value => Values::Int(vec![value.as_i128(); count]),
         };
         Ok(vec![RefTensor { spec: outputs[0].clone(), values }])
     }

@@ -145,15 +145,28 @@ pub trait Rule: fmt::Debug + Send + Sync {
 }
 
 impl dyn Rule + '_ {
-    /// As [`Rule::infer`], and refuses results that could not be addressed: of empty operands even a reduction can make
-    /// them.
+    /// As [`Rule::infer`], and refuses dtypes that cannot be computed with, and results that could not be addressed: of
+    /// empty operands even a reduction can make them.
     #[inline]
     pub(crate) fn possible(&self, inputs: &[TensorSpec]) -> Result<Specs> {
         let specs = self.infer(inputs)?;
+        self.computes_with(inputs)?;
         if !matches!(specs, Specs::Like(_)) {
+            self.computes_with(specs.as_slice(inputs))?;
             specs.as_slice(inputs).iter().try_for_each(|spec| spec.shape.bytes(spec.dtype).map(drop))?;
         }
         Ok(specs)
+    }
+
+    /// Refuses dtypes that are only stored, unless the op only moves elements.
+    #[inline]
+    fn computes_with(&self, specs: &[TensorSpec]) -> Result<()> {
+        match specs.iter().find(|spec| spec.dtype.is_stored()) {
+            Some(spec) if !self.traits().moves => {
+                Err(Error::dtype(format!("{} is a dtype for storage, not to compute with; cast first", spec.dtype)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Where the gradient comes from.

@@ -108,7 +108,7 @@ impl Rule for Pad {
     }
 
     fn traits(&self) -> Traits {
-        Traits::own(Saves::NONE).memory_bound()
+        Traits::own(Saves::NONE).memory_bound().moves()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

@@ -1,6 +1,6 @@
 //! Values for the f64 reference: floats as f64, integers and bools exactly.
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Kind};
 use crate::error::Result;
 use crate::host::HostTensor;
 use crate::scalar::Scalar;
@@ -18,7 +18,7 @@ pub struct RefTensor {
 /// Reference values: wide enough to be exact.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// For floating-point dtypes.
+    /// For floating-point dtypes, also those that are only stored.
     Float(Vec<f64>),
     /// For integers, and bools as 0 and 1.
     Int(Vec<i128>),
@@ -79,9 +79,9 @@ impl RefTensor {
         }
     }
 
-    /// Whether the values are floats.
+    /// Whether the values stand for a floating-point dtype that ops compute with.
     pub fn is_float(&self) -> bool {
-        matches!(self.values, Values::Float(_))
+        self.spec.dtype.is_float()
     }
 
     /// The values broadcast to a shape.
@@ -95,9 +95,9 @@ impl RefTensor {
 
     /// Reads host data.
     pub fn from_host(host: &HostTensor) -> RefTensor {
-        let values = match host.dtype().is_float() {
-            true => Values::Float(host.to_f64()),
-            false => Values::Int(host.scalars().into_iter().map(Scalar::as_i128).collect()),
+        let values = match host.dtype().kind() {
+            Kind::Float | Kind::Stored => Values::Float(host.to_f64()),
+            _ => Values::Int(host.scalars().into_iter().map(Scalar::as_i128).collect()),
         };
         RefTensor { spec: host.spec().clone(), values }
     }

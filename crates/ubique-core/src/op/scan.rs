@@ -119,7 +119,7 @@ impl Rule for Scan {
         for op in ScanOp::ALL {
             let scan = |axis| Case::new(Scan { op, axis });
             let adds = matches!(op, ScanOp::Sum | ScanOp::Prod);
-            for dtype in DType::ALL.into_iter().filter(|&d| !(adds && d == DType::Bool)) {
+            for dtype in DType::COMPUTED.into_iter().filter(|&d| !(adds && d == DType::Bool)) {
                 let values = if dtype.is_float() { Fill::Distinct(-2.0, 2.0) } else { Fill::Uniform(-9.0, 90.0) };
                 cases.push(scan(1).input_with([2, 7, 3], dtype, values.clone()));
                 cases.push(scan(1).input_with([5, 6], dtype, values));

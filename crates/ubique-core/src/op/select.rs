@@ -35,7 +35,7 @@ impl Rule for Select {
     }
 
     fn traits(&self) -> Traits {
-        Traits::own(Saves::only(&[0])).memory_bound()
+        Traits::own(Saves::only(&[0])).memory_bound().moves()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -116,7 +116,7 @@ impl Rule for MaskedFill {
     }
 
     fn traits(&self) -> Traits {
-        Traits::own(Saves::only(&[1])).memory_bound()
+        Traits::own(Saves::only(&[1])).memory_bound().moves()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -131,10 +131,9 @@ impl Rule for MaskedFill {
 
     fn reference(&self, inputs: &[RefTensor], outputs: &[TensorSpec]) -> Result<Vec<RefTensor>> {
         let dtype = outputs[0].dtype;
-        let value = self.value.cast(dtype);
-        let value = match dtype.is_float() {
-            true => RefTensor::float((), dtype, vec![value.as_f64()]),
-            false => RefTensor::int((), dtype, vec![value.as_i128()]),
+        let value = match self.value.cast(dtype) {
+            Scalar::Float(value) => RefTensor::float((), dtype, vec![value]),
+            value => RefTensor::int((), dtype, vec![value.as_i128()]),
         };
         Select.reference(&[inputs[1].clone(), value, inputs[0].clone()], outputs)
     }

@@ -22,11 +22,13 @@ pub struct Traits {
     pub memory_bound: bool,
     /// Whether the op only looks at its operand's elements in another way (see [`Rule::view`](super::Rule::view)).
     pub view: bool,
+    /// Whether the op takes dtypes that are stored but not computed with, because it only moves or casts elements.
+    pub moves: bool,
 }
 
 impl Traits {
     /// An op without a gradient.
-    pub const NO_GRADIENT: Traits = Traits { gradient: Gradient::None, memory_bound: false, view: false };
+    pub const NO_GRADIENT: Traits = Traits { gradient: Gradient::None, memory_bound: false, view: false, moves: false };
 
     /// An op that is differentiated as its decomposition.
     pub const DECOMPOSED: Traits = Traits { gradient: Gradient::Decomposition, ..Traits::NO_GRADIENT };
@@ -41,9 +43,14 @@ impl Traits {
         Traits { memory_bound: true, ..self }
     }
 
-    /// The same op, a view.
+    /// The same op, a view, which moves nothing else.
     pub const fn view(self) -> Traits {
-        Traits { view: true, ..self }
+        Traits { view: true, moves: true, ..self }
+    }
+
+    /// The same op, which only moves or casts elements.
+    pub const fn moves(self) -> Traits {
+        Traits { moves: true, ..self }
     }
 
     /// What the op's own gradient looks at; nothing where it has none.

@@ -24,7 +24,7 @@ impl Rule for Transfer {
     }
 
     fn traits(&self) -> Traits {
-        Traits::own(Saves::NONE)
+        Traits::own(Saves::NONE).moves()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {

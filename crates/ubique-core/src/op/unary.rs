@@ -292,8 +292,8 @@ impl Rule for Unary {
         let row = self.row();
         let (fits, dtype) = match (row.domain, x.dtype.kind()) {
             (Domain::Float, kind) => (kind == Kind::Float, x.dtype),
-            (Domain::Number, kind) => (kind != Kind::Bool, x.dtype),
-            (Domain::Bits, kind) => (kind != Kind::Float, x.dtype),
+            (Domain::Number, kind) => (!matches!(kind, Kind::Bool | Kind::Stored), x.dtype),
+            (Domain::Bits, kind) => (!matches!(kind, Kind::Float | Kind::Stored), x.dtype),
             (Domain::Bool, kind) => (kind == Kind::Bool, x.dtype),
             (Domain::Test, kind) => (kind == Kind::Float, DType::Bool),
         };
@@ -392,7 +392,7 @@ impl Rule for Cast {
     }
 
     fn traits(&self) -> Traits {
-        Traits::own(Saves::NONE).memory_bound()
+        Traits::own(Saves::NONE).memory_bound().moves()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
@@ -401,8 +401,11 @@ impl Rule for Cast {
 
     fn reference(&self, inputs: &[RefTensor], outputs: &[TensorSpec]) -> Result<Vec<RefTensor>> {
         let (shape, dtype) = (outputs[0].shape.clone(), self.dtype);
-        Ok(vec![match (&inputs[0].values, dtype.is_float()) {
-            (_, true) => RefTensor::float(shape, dtype, inputs[0].floats()),
+        Ok(vec![match (&inputs[0].values, dtype.int_range().is_none()) {
+            // Rounded, because some dtypes have no number at all for what is too large.
+            (_, true) => {
+                RefTensor::float(shape, dtype, inputs[0].floats().into_iter().map(|v| dtype.round(v)).collect())
+            }
             (Values::Float(v), false) => {
                 RefTensor::int(shape, dtype, v.iter().map(|&v| Scalar::Float(v).cast(dtype).as_i128()).collect())
             }

@@ -202,7 +202,7 @@ impl Rule for Contiguous {
     }
 
     fn traits(&self) -> Traits {
-        Traits::own(Saves::NONE).memory_bound()
+        Traits::own(Saves::NONE).memory_bound().moves()
     }
 
     fn vjp(&self, call: &Vjp<'_>) -> Result<Cotangents> {
