@@ -40,7 +40,7 @@ impl Tolerance {
             Op::View(_) | Op::Contiguous(_) | Op::Concat(_) | Op::Pad(_) | Op::Select(_) | Op::MaskedFill(_) => 0.0,
             Op::Gather(_) | Op::IndexSelect(_) => 0.0,
             // Sums of products of up to 4 each, whose errors add up like a random walk.
-            Op::Matmul(_) | Op::Linear(_) => 200.0 * walk(case, output),
+            Op::Matmul(_) | Op::Linear(_) | Op::QuantizedLinear(_) => 200.0 * walk(case, output),
             Op::Conv(_) | Op::ConvTranspose(_) | Op::ConvBackwardWeight(_) => 200.0 * walk(case, output),
             // Sums of many terms round at each step, and cancel.
             _ => 40.0,

@@ -28,4 +28,4 @@ pub use layout::Layout;
 pub use op::Op;
 pub use scalar::Scalar;
 pub use shape::{Shape, TensorSpec};
-pub use tensor::{At, Expr, IntoAt, Tensor};
+pub use tensor::{At, Expr, IntoAt, QTensor, Tensor};

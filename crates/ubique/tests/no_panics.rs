@@ -10,6 +10,7 @@ use ubique::op::grid_sample::{GridSample, Outside};
 use ubique::op::index::Combine;
 use ubique::op::meshgrid::Indexing;
 use ubique::op::quantile::Interpolation;
+use ubique::op::quantized::Scheme;
 use ubique::op::resize::Resize;
 use ubique::op::search::Side;
 use ubique::{DType, Device, Dispatch, Element, IntoAt, Op, Result, Shape, Tensor, TensorSpec};
@@ -154,6 +155,11 @@ const METHODS: &[(&str, Method)] = &[
     ("fmod", |t, a, _, _| t.fmod(a).map(ok)),
     ("quantile", |t, a, b, n| t.quantile(b as f64 / n as f64, a, Interpolation::Linear, true).map(ok)),
     ("median", |t, a, _, _| t.median(a, false).map(ok)),
+    ("quantize", |t, a, _, n| {
+        let scheme = if a < 0 { Scheme::q4() } else { Scheme::q8().affine() };
+        let quantized = t.quantize(if n > 3 { scheme } else { scheme.blocks(n) })?;
+        quantized.linear(t, Some(t)).or_else(|_| quantized.dequantize()).map(ok)
+    }),
     ("searchsorted", |t, _, _, _| t.searchsorted(t, Side::Right).map(ok)),
     ("bucketize", |t, _, _, _| t.bucketize(t, Side::Left).map(ok)),
     ("bincount", |t, _, _, n| t.bincount(None, n).map(ok)),

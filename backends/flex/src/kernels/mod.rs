@@ -22,6 +22,7 @@ pub mod optimizer;
 pub mod pad;
 pub mod pool;
 mod product;
+pub mod quantized;
 pub mod radix;
 pub mod random;
 pub mod reduce;
@@ -58,6 +59,7 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
         Op::ConvTranspose(op) => conv::supports(&op.windows, inputs),
         Op::ConvBackwardWeight(op) => conv::supports(&op.windows, inputs),
         Op::MaxPool(_) | Op::MaxPoolBackward(_) | Op::AvgPool(_) | Op::AvgPoolBackward(_) => pool::supports(inputs),
+        Op::Quantize(_) | Op::Dequantize(_) | Op::QuantizedLinear(_) => quantized::supports(op, inputs),
         op => fused::supports(op, inputs),
     }
 }
@@ -104,6 +106,13 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
         (Op::MaxPoolBackward(op), [x, g]) => pool::max_pool_backward(context, op, x, g).map(Outputs::One),
         (Op::AvgPool(op), [x]) => pool::avg_pool(context, op, x, &outputs[0]).map(Outputs::One),
         (Op::AvgPoolBackward(op), [g]) => pool::avg_pool_backward(context, op, g, &outputs[0]).map(Outputs::One),
+        (Op::Quantize(op), inputs) => quantized::quantize(context, op, &views(inputs), &outputs[0]).map(Outputs::One),
+        (Op::Dequantize(op), inputs) => {
+            quantized::dequantize(context, op, &views(inputs), &outputs[0]).map(Outputs::One)
+        }
+        (Op::QuantizedLinear(op), inputs) => {
+            quantized::linear(context, op, &views(inputs), &outputs[0]).map(Outputs::One)
+        }
         (op, inputs) => fused::execute(context, op, inputs, outputs),
     }
 }

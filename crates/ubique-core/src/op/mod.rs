@@ -2,7 +2,7 @@
 //! decomposition, reference, test cases, and the `Tensor` methods that users call. This file is the list.
 
 pub mod case;
-mod lanes;
+pub(crate) mod lanes;
 pub mod reference;
 mod traits;
 
@@ -33,6 +33,7 @@ pub mod pad;
 pub mod pool;
 pub mod products;
 pub mod quantile;
+pub mod quantized;
 pub mod random;
 pub mod reduce;
 pub mod resize;
@@ -309,6 +310,12 @@ ops! {
     AvgPool(pool::AvgPool),
     /// The gradient of that.
     AvgPoolBackward(pool::AvgPoolBackward),
+    /// Floats to 8-bit or 4-bit integers.
+    Quantize(quantized::quantize::Quantize),
+    /// Such integers to floats.
+    Dequantize(quantized::dequantize::Dequantize),
+    /// A product with a quantised weight.
+    QuantizedLinear(quantized::linear::QuantizedLinear),
     /// A move to another device.
     Transfer(transfer::Transfer),
 }

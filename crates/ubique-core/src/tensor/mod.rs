@@ -5,9 +5,11 @@ mod convert;
 mod index;
 mod operators;
 mod print;
+mod quantized;
 
 pub use index::{At, Index, IntoAt};
 pub use operators::Expr;
+pub use quantized::QTensor;
 
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@ mod conv;
 mod linear;
 mod norm;
 mod pool;
+mod quantized;
 mod recurrent;
 
 pub use activation::{Activation, PRelu};
@@ -18,6 +19,7 @@ pub use conv::{
 pub use linear::{Embedding, Linear};
 pub use norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm};
 pub use pool::{AdaptiveAvgPool, AvgPool, MaxPool};
+pub use quantized::QuantizedLinear;
 pub use recurrent::{Cell, Gru, GruCell, Lstm, LstmCell, Recurred, Recurrent, RecurrentConfig};
 
 use ubique_core::{Result, Tensor};

@@ -1,6 +1,7 @@
 //! Layers against hand-computed values, and gradients that reach every parameter.
 
-use ubique_core::{DType, Tensor};
+use ubique_core::op::quantized::Scheme;
+use ubique_core::{DType, Device, Tensor};
 use ubique_nn::init::{Fan, fans};
 use ubique_nn::{Conv2d, ConvConfig, ConvTranspose1d, Dropout, Embedding, Forward, Init, Linear, Module, Sequential};
 
@@ -126,4 +127,24 @@ fn first_values_have_their_spread_and_follow_the_seed() {
     assert_eq!(Init::weight().tensor([2, 0], place).unwrap().elements(), 0);
     assert!(Linear::new(0, 3, place).is_ok());
     assert!(Init::weight().tensor([2], place).is_err());
+}
+
+#[test]
+fn a_quantised_layer_is_close_and_survives_a_checkpoint() {
+    let device = Device::new("flex").unwrap();
+    let layer = Linear::new(40, 6, &device).unwrap();
+    let x = Tensor::from_vec(wild(120, 1.0), [3, 40], &device).unwrap().cast(DType::F32).unwrap();
+    let wanted = values(&layer.forward(&x).unwrap());
+    for scheme in [Scheme::q8(), Scheme::q8().affine().blocks(16), Scheme::q4().blocks(8)] {
+        let small = layer.quantize(scheme).unwrap();
+        let got = values(&small.forward(&x).unwrap());
+        let step = if scheme.range().1 == 7 { 0.05 } else { 0.003 };
+        assert_close(&got, &wanted, step * 6.0);
+        assert_ne!(got, wanted);
+        let names: Vec<String> = small.state_dict().unwrap().into_keys().collect();
+        assert_eq!(names.len(), if scheme.affine { 4 } else { 3 }, "{names:?}");
+        let other = Linear::new(40, 6, &device).unwrap().quantize(scheme).unwrap();
+        other.load_state_dict(&small.state_dict().unwrap(), true).unwrap();
+        assert_eq!(values(&other.forward(&x).unwrap()), got);
+    }
 }

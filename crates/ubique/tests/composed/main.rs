@@ -4,6 +4,7 @@
 mod algebra;
 mod images;
 mod indexing;
+mod quantized;
 mod statistics;
 
 use ubique::{DType, Device, Element, Result, Tensor, TensorSpec};
