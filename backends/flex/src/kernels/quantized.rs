@@ -57,10 +57,17 @@ impl<'a> Scales<'a> {
         Ok(Scales { scales: floats(scales)?, zero_points, block, blocks })
     }
 
-    /// The blocks of a row: the scale and zero point of each.
-    fn row(self, row: usize) -> impl Iterator<Item = (f32, f32)> + 'a {
-        let (first, count) = (row * self.blocks, self.blocks.max(1));
-        (first..first + count).map(move |at| (self.scales[at], self.zero_points.map_or(0.0, |zeros| zeros[at].into())))
+    /// The scales and zero points of a row's blocks.
+    fn row(self, row: usize) -> (&'a [f32], Option<&'a [i8]>) {
+        let first = row * self.blocks;
+        let own = first..first + self.blocks.max(1);
+        (&self.scales[own.clone()], self.zero_points.map(|zero_points| &zero_points[own]))
+    }
+
+    /// The scale and zero point of each of a row's blocks.
+    fn pairs(self, row: usize) -> impl Iterator<Item = (f32, f32)> {
+        let (scales, zero_points) = self.row(row);
+        scales.iter().enumerate().map(move |(at, &scale)| (scale, zero_points.map_or(0.0, |zeros| zeros[at].into())))
     }
 }
 
@@ -108,7 +115,9 @@ impl Kernel for Unpack<'_> {
     #[inline(always)]
     fn run<S: Isa>(self) {
         for (&byte, pair) in self.packed.iter().zip(self.target.as_chunks_mut::<2>().0) {
-            *pair = [(byte << 4) as i8 >> 4, byte as i8 >> 4];
+            let byte = u16::from(byte);
+            // Both halves in a byte each, then their signs brought up: 8 and above are negative.
+            *pair = ((byte | byte << 4) & 0x0f0f).to_le_bytes().map(|half| (half ^ 8).wrapping_sub(8) as i8);
         }
     }
 }
@@ -123,7 +132,7 @@ pub fn quantize(context: &Context, op: &Quantize, operands: &[&View], out: &Tens
     let grain = (GRAIN / columns.max(1)).max(1);
     let integers = |row: usize, target: &mut [MaybeUninit<i8>]| {
         let parts = x[row * columns..][..columns].chunks(scales.block).zip(target.chunks_mut(scales.block));
-        for ((x, target), (scale, zero)) in parts.zip(scales.row(row)) {
+        for ((x, target), (scale, zero)) in parts.zip(scales.pairs(row)) {
             vectorize(ToIntegers { x, target, scale, zero, low: low.into(), high: high.into() });
         }
     };
@@ -220,7 +229,7 @@ impl<'a> Weight<'a> {
     fn floats(self, row: usize, target: &mut [MaybeUninit<f32>], space: &mut Vec<i8>) {
         let integers = self.integers.row(row, self.columns, space);
         let parts = integers.chunks(self.scales.block).zip(target.chunks_mut(self.scales.block));
-        for ((integers, target), (scale, zero)) in parts.zip(self.scales.row(row)) {
+        for ((integers, target), (scale, zero)) in parts.zip(self.scales.pairs(row)) {
             vectorize(ToFloats { integers, target, scale, zero });
         }
     }
@@ -291,11 +300,17 @@ impl Product<'_> {
         let Weight { integers, scales, columns } = self.weight;
         let mut space = Vec::new();
         let integers = integers.row(output, columns, &mut space);
+        let block = scales.block;
+        let is_whole = block.is_multiple_of(LANES) && columns.is_multiple_of(block);
+        let (scales, zero_points) = scales.row(output);
         for (row, x) in self.x.chunks(columns).enumerate() {
             let at = row * self.outputs + output;
             // SAFETY: threads have disjoint ranges of outputs.
             let slot = unsafe { target.part(at..at + 1) };
-            slot[0].write(vectorize(Dot { x, integers, scales, row: output }));
+            slot[0].write(match is_whole {
+                true => vectorize(Dot::<true> { x, integers, scales, zero_points, block }),
+                false => vectorize(Dot::<false> { x, integers, scales, zero_points, block }),
+            });
         }
     }
 
@@ -344,23 +359,34 @@ impl Product<'_> {
     }
 }
 
-/// The product of a row of floats with a quantised row.
-struct Dot<'a> {
+/// The product of a row of floats with a quantised row. `WHOLE` where blocks consist of whole lanes.
+struct Dot<'a, const WHOLE: bool> {
     x: &'a [f32],
     integers: &'a [i8],
-    scales: Scales<'a>,
-    row: usize,
+    scales: &'a [f32],
+    zero_points: Option<&'a [i8]>,
+    block: usize,
 }
 
-impl Kernel for Dot<'_> {
+impl<const WHOLE: bool> Kernel for Dot<'_, WHOLE> {
     type Output = f32;
 
     #[inline(always)]
     fn run<S: Isa>(self) -> f32 {
-        let block = self.scales.block;
-        let blocks = self.x.chunks(block).zip(self.integers.chunks(block)).zip(self.scales.row(self.row));
+        match self.zero_points {
+            Some(zero_points) => self.sum::<S>(|block| zero_points[block].into()),
+            None => self.sum::<S>(|_| 0.0),
+        }
+    }
+}
+
+impl<const WHOLE: bool> Dot<'_, WHOLE> {
+    #[inline(always)]
+    fn sum<S: Isa>(&self, zero: impl Fn(usize) -> f32) -> f32 {
+        let blocks = self.x.chunks(self.block).zip(self.integers.chunks(self.block)).zip(self.scales);
         let (mut sums, mut rest) = ([0.0f32; LANES], 0.0);
-        for ((x, integers), (scale, zero)) in blocks {
+        for (block, ((x, integers), &scale)) in blocks.enumerate() {
+            let zero = zero(block);
             let mut part = [0.0f32; LANES];
             let (xs, x) = x.as_chunks::<LANES>();
             let (qs, q) = integers.as_chunks::<LANES>();
@@ -372,8 +398,10 @@ impl Kernel for Dot<'_> {
             for lane in 0..LANES {
                 sums[lane] = S::fma(part[lane], scale, sums[lane]);
             }
-            let left: f32 = x.iter().zip(q).map(|(&x, &q)| x * (f32::from(q) - zero)).sum();
-            rest = S::fma(left, scale, rest);
+            if !WHOLE {
+                let left: f32 = x.iter().zip(q).map(|(&x, &q)| x * (f32::from(q) - zero)).sum();
+                rest = S::fma(left, scale, rest);
+            }
         }
         sums.iter().sum::<f32>() + rest
     }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use ubique::op::conv::ConvOptions;
 use ubique::op::cross_entropy::CrossEntropy;
 use ubique::op::pool::PoolOptions;
+use ubique::op::quantized::Scheme;
 use ubique::{DType, Device, Tensor};
 use ubique_nn::loss::{self, Reduction};
 use ubique_nn::{Adam, Conv2d, ConvConfig, Flatten, Forward, Linear, Optimizer, Sequential, Sgd};
@@ -41,6 +42,14 @@ pub const ALL: &[(&str, Prepare)] = &[
     ("matmul_256", |d| matmul(d, [256, 256])),
     ("matmul_1024", |d| matmul(d, [1024, 1024])),
     ("bmm_64x128", |d| matmul(d, [64, 128, 128])),
+    ("linear_1x4096x4096", |d| {
+        let (x, weight) = (normal([1, 4096], d)?, normal([4096, 4096], d)?);
+        each(move || x.linear(&weight, None))
+    }),
+    ("linear_q8_1x4096x4096", |d| quantized_linear(d, 1, Scheme::q8().blocks(32))),
+    ("linear_q4_1x4096x4096", |d| quantized_linear(d, 1, Scheme::q4().blocks(32))),
+    ("linear_q8_128x4096x4096", |d| quantized_linear(d, 128, Scheme::q8().blocks(32))),
+    ("quantize_q8_4096", |d| square(d, |x| Ok(x.quantize(Scheme::q8().blocks(32))?.values().clone()))),
     ("conv2d_8x64x56_k3", |d| conv(d, 64, 1)),
     ("dwconv_8x64x56_k3", |d| conv(d, 1, 64)),
     ("maxpool_8x64x56_k2", |d| {
@@ -101,6 +110,11 @@ fn conv(device: &Device, channels: usize, groups: usize) -> Result<Run> {
     let (x, weight) = (normal([8, 64, 56, 56], device)?, normal([64, channels, 3, 3], device)?);
     let options = ConvOptions::new().padding([1, 1]).groups(groups);
     each(move || x.conv(&weight, None, &options))
+}
+
+fn quantized_linear(device: &Device, rows: usize, scheme: Scheme) -> Result<Run> {
+    let (x, weight) = (normal([rows, 4096], device)?, normal([4096, 4096], device)?.quantize(scheme)?);
+    each(move || weight.linear(&x, None))
 }
 
 fn add_scalar(device: &Device) -> Result<Run> {
