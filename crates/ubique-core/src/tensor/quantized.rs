@@ -203,6 +203,10 @@ fn chosen(x: &Tensor, scheme: Scheme) -> Result<(Tensor, Option<Tensor>)> {
     require_float(&x.spec())?;
     let shape = scheme.scales(x.shape())?;
     let x = x.cast(accumulator(x.dtype()))?;
+    if x.elements() == 0 {
+        let zero_points = || Tensor::zeros(&shape, DType::I8, x.device());
+        return Ok((Tensor::zeros(&shape, x.dtype(), x.device())?, scheme.affine.then(zero_points).transpose()?));
+    }
     // Rows of what shares a scale. Zeros that fill up the last block change no range, which has 0 in it anyway.
     let rows = match scheme.block {
         None => x.reshape([1, x.elements()])?,
@@ -212,13 +216,11 @@ fn chosen(x: &Tensor, scheme: Scheme) -> Result<(Tensor, Option<Tensor>)> {
             x.pad_axis(-1, 0, missing, 0)?.reshape([shape.elements()?, block])?
         }
     };
-    let rows = Tensor::concat(&[&rows, &Tensor::zeros([rows.shape()[0], 1], x.dtype(), x.device())?], 1)?;
     let (low, high) = (f64::from(scheme.range().0), f64::from(scheme.range().1));
     if !scheme.affine {
-        let scales = (rows.abs()?.max(&[1])? / high).tensor()?;
-        return Ok((scales.reshape(shape)?, None));
+        return Ok(((rows.max_abs(&[1])? / high).tensor()?.reshape(shape)?, None));
     }
-    let (smallest, largest) = (rows.min(&[1])?, rows.max(&[1])?);
+    let (smallest, largest) = (rows.min(&[1])?.minimum(0.0)?, rows.max(&[1])?.maximum(0.0)?);
     let steps = high - low;
     // Divided first, because the difference could overflow.
     let scales = (largest / steps - &smallest / steps).tensor()?;
