@@ -1,9 +1,11 @@
 //! Losses. Each compares a prediction with a target of the same shape, dtype and device, and reduces the elementwise losses
-//! as asked. Cross entropy with class numbers is [`Tensor::cross_entropy`].
+//! as asked. Cross entropy with class numbers is [`Tensor::cross_entropy`], and the loss of unaligned sequences
+//! [`Tensor::ctc_loss`].
 
 use ubique_core::{Error, Result, Tensor};
 
 pub use ubique_core::op::cross_entropy::{CrossEntropy, LossReduction as Reduction};
+pub use ubique_core::op::ctc_loss::CtcLoss;
 
 /// Refuses to broadcast: a target of another shape is a mistake more often than not.
 fn require_alike(name: &str, prediction: &Tensor, target: &Tensor) -> Result<()> {

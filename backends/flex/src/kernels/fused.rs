@@ -6,7 +6,9 @@ use ubique_core::backend::{Operand, Outputs, View};
 use ubique_core::op::Op;
 use ubique_core::{DType, Error, Layout, Result, TensorSpec};
 
-use super::{activation, attention, batch_norm, cast, copy, cross_entropy, layer_norm, optimizer, softmax, statistics};
+use super::{
+    activation, attention, batch_norm, cast, copy, cross_entropy, ctc_loss, layer_norm, optimizer, softmax, statistics,
+};
 use crate::executor::Context;
 use crate::memory;
 
@@ -25,6 +27,7 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
         Op::LayerNorm(op) => op.center || !op.bias,
         Op::LayerNormBackward(_) => true,
         Op::BatchNorm(_) | Op::BatchNormBackward(_) => batch_norm::supports(first),
+        Op::CtcLoss(_) | Op::CtcLossBackward(_) => true,
         Op::CrossEntropy(_) | Op::CrossEntropyBackward(_) => cross_entropy::supports(first),
         _ => false,
     }
@@ -105,6 +108,8 @@ fn run(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: &[Tensor
         Op::BatchNormBackward(op) => batch_norm::backward(context, op, &views).map(several),
         Op::CrossEntropy(op) => cross_entropy::forward(context, op, &views).map(Outputs::One),
         Op::CrossEntropyBackward(op) => cross_entropy::backward(context, &op.0, &views).map(Outputs::One),
+        Op::CtcLoss(op) => ctc_loss::forward(context, op, &views).map(Outputs::One),
+        Op::CtcLossBackward(op) => ctc_loss::backward(context, &op.0, &views).map(Outputs::One),
         op => Err(Error::backend(format!("flex has no fused kernel for {}", op.name()))),
     }
 }

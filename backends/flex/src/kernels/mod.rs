@@ -10,6 +10,7 @@ pub mod conv_weight;
 pub mod copy;
 mod correlate;
 pub mod cross_entropy;
+pub mod ctc_loss;
 mod dtype;
 pub mod fill;
 mod float;

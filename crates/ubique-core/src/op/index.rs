@@ -3,20 +3,27 @@
 use serde::{Deserialize, Serialize};
 
 use crate::autodiff::vjp::{Cotangents, Saves, Vjp};
-use crate::dispatch::run;
+use crate::dispatch::{Device, run};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::host::HostTensor;
 use crate::layout::Layout;
 use crate::op::case::{Case, Fill};
 use crate::op::reference::{RefTensor, Values};
 use crate::op::{Op, Rule, Specs, Traits, operands, require_same_dtype};
+use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorSpec, normalize_axis};
 use crate::tensor::Tensor;
 
+/// Whether an index may have this dtype.
+pub(crate) fn is_index(dtype: DType) -> bool {
+    matches!(dtype, DType::I64 | DType::I32 | DType::U32)
+}
+
 fn require_index(spec: &TensorSpec) -> Result<()> {
-    match spec.dtype {
-        DType::I64 | DType::I32 | DType::U32 => Ok(()),
-        other => Err(Error::dtype(format!("the index is {other}; it must be i64, i32 or u32"))),
+    match is_index(spec.dtype) {
+        true => Ok(()),
+        false => Err(Error::dtype(format!("the index is {}; it must be i64, i32 or u32", spec.dtype))),
     }
 }
 
@@ -38,6 +45,22 @@ pub fn check_index(index: i128, extent: usize) -> Result<usize> {
         return Ok(index as usize);
     }
     Err(Error::index(format!("index {index} is outside an axis of extent {extent}")))
+}
+
+/// Positions as an index of the dtype that the device has for it.
+///
+/// # Errors
+/// Where a position does not fit that dtype, or there are more or fewer than elements of the shape.
+pub(crate) fn index_tensor(places: Vec<i64>, shape: impl Into<Shape>, device: &Device) -> Result<Tensor> {
+    let dtype = device.default_int();
+    if dtype == DType::I64 {
+        return Tensor::from_vec(places, shape, device);
+    }
+    let fits = |&place: &i64| dtype.wrap(place.into()) == place.into();
+    if let Some(place) = places.iter().find(|place| !fits(place)) {
+        return Err(Error::index(format!("position {place} does not fit {dtype}, the device's dtype of indices")));
+    }
+    Tensor::from_host(HostTensor::from_scalars(places.into_iter().map(Scalar::Int), dtype, shape)?, device)
 }
 
 /// Element `[i, j, k]` of the result is `x[index[i, j, k], j, k]` (for axis 0): the index has the operand's rank, and its

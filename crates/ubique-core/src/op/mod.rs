@@ -18,6 +18,7 @@ pub mod columns;
 pub mod concat;
 pub mod conv;
 pub mod cross_entropy;
+pub mod ctc_loss;
 pub mod diagonal;
 pub mod einsum;
 pub mod extremes;
@@ -292,6 +293,10 @@ ops! {
     CrossEntropy(cross_entropy::CrossEntropy),
     /// The gradient of cross entropy.
     CrossEntropyBackward(cross_entropy::CrossEntropyBackward),
+    /// Connectionist temporal classification.
+    CtcLoss(ctc_loss::CtcLoss),
+    /// The gradient of that.
+    CtcLossBackward(ctc_loss::CtcLossBackward),
     /// A step of Adam or AdamW.
     AdamStep(optimizer::AdamStep),
     /// A step of gradient descent.

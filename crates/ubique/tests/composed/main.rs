@@ -5,6 +5,7 @@ mod algebra;
 mod images;
 mod indexing;
 mod quantized;
+mod losses;
 mod statistics;
 
 use ubique::{DType, Device, Element, Result, Tensor, TensorSpec};
