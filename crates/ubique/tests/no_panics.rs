@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use ubique::op::case::Case;
 use ubique::op::conv::ConvOptions;
+use ubique::op::cross_entropy::LossReduction;
+use ubique::op::ctc_loss::CtcLoss;
 use ubique::op::grid_sample::{GridSample, Outside};
 use ubique::op::index::Combine;
 use ubique::op::meshgrid::Indexing;
@@ -154,6 +156,7 @@ const METHODS: &[(&str, Method)] = &[
     ("max_abs", |t, a, b, _| t.max_abs(&[a, b]).map(ok)),
     ("fmod", |t, a, _, _| t.fmod(a).map(ok)),
     ("quantile", |t, a, b, n| t.quantile(b as f64 / n as f64, a, Interpolation::Linear, true).map(ok)),
+    ("quantiles", |t, a, b, n| t.quantiles(&[0.5, b as f64 / n as f64], a, Interpolation::Midpoint, false).map(ok)),
     ("median", |t, a, _, _| t.median(a, false).map(ok)),
     ("quantize", |t, a, _, n| {
         let scheme = if a < 0 { Scheme::q4() } else { Scheme::q8().affine() };
@@ -163,7 +166,7 @@ const METHODS: &[(&str, Method)] = &[
     ("searchsorted", |t, _, _, _| t.searchsorted(t, Side::Right).map(ok)),
     ("bucketize", |t, _, _, _| t.bucketize(t, Side::Left).map(ok)),
     ("bincount", |t, _, _, n| t.bincount(None, n).map(ok)),
-    ("histogram", |t, a, b, n| t.histogram(n, a as f64, b as f64).map(ok)),
+    ("histogram", |t, a, b, n| t.histogram(n, a as f64, b as f64, None, true).map(ok)),
     ("im2col", |t, a, _, n| t.im2col([n], &ConvOptions::new().dilation([a.unsigned_abs()])).map(ok)),
     ("col2im", |t, a, _, n| {
         let options = ConvOptions::new().padding([n % 3]).stride([a.unsigned_abs()]);
@@ -177,6 +180,11 @@ const METHODS: &[(&str, Method)] = &[
         let extents: Vec<usize> = t.shape().iter().copied().take(3).chain([2]).collect();
         let grid = Tensor::full(extents, a, t.dtype(), t.device())?;
         t.grid_sample(&grid, GridSample { outside, ..GridSample::default() }).map(ok)
+    }),
+    ("ctc_loss", |t, a, _, n| {
+        let lengths = Tensor::full([n % 4], a, DType::I64, t.device())?;
+        let options = CtcLoss { blank: n, zero_infinity: false };
+        t.ctc_loss(&t.cast(DType::I64)?, &lengths, &lengths, LossReduction::Mean, options).map(ok)
     }),
     ("print", |t, _, _, _| {
         assert!(!format!("{t} {t:?} {t:.1}").is_empty());

@@ -29,6 +29,7 @@ pub mod random;
 pub mod reduce;
 pub mod rows;
 pub mod scan;
+pub mod search;
 pub mod select;
 pub mod softmax;
 pub mod sort;
@@ -55,7 +56,7 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
         Op::Pad(_) | Op::Sort(_) | Op::TopK(_) | Op::Scan(_) | Op::ArgReduce(_) | Op::Random(_) | Op::Dropout(_) => {
             true
         }
-        Op::Matmul(_) | Op::Linear(_) => true,
+        Op::Matmul(_) | Op::Linear(_) | Op::SearchSorted(_) => true,
         Op::Conv(op) => conv::supports(&op.windows, inputs),
         Op::ConvTranspose(op) => conv::supports(&op.windows, inputs),
         Op::ConvBackwardWeight(op) => conv::supports(&op.windows, inputs),
@@ -90,6 +91,7 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
         (Op::Pad(op), [x]) => pad::pad(context, op, x, &outputs[0]).map(Outputs::One),
         (Op::Sort(op), [x]) => sort::sort(context, op, x, outputs).map(Outputs::Many),
         (Op::TopK(op), [x]) => sort::topk(context, op, x, outputs).map(Outputs::Many),
+        (Op::SearchSorted(op), [sorted, values]) => search::search(context, op, sorted, values).map(Outputs::One),
         (Op::Scan(op), [x]) => scan::scan(context, op, x).map(Outputs::One),
         (Op::ArgReduce(op), [x]) => scan::arg_reduce(context, op, x, &outputs[0]).map(Outputs::One),
         (Op::Random(op), []) => random::random(context, op).map(Outputs::One),

@@ -2,7 +2,9 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::shape::TensorSpec;
+use crate::host::HostTensor;
+use crate::scalar::Scalar;
+use crate::shape::{Shape, TensorSpec};
 use crate::tensor::Tensor;
 
 /// How often a lane begins before, how long it is, and how far apart its elements lie.
@@ -73,6 +75,16 @@ pub fn require_axis(spec: &TensorSpec, axis: usize) -> Result<()> {
 /// The dtype in which sums of a floating-point dtype are kept: f32 for the half-precision ones.
 pub fn accumulator(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
+/// Numbers along an axis, which broadcast to a tensor's rank, in its dtype and on its device.
+///
+/// # Errors
+/// What the device reports.
+pub fn along_axis(values: Vec<f64>, axis: usize, like: &Tensor) -> Result<Tensor> {
+    let shape = Shape::repeat(1, like.rank()).with(axis, values.len());
+    let values = values.into_iter().map(Scalar::Float);
+    Tensor::from_host(HostTensor::from_scalars(values, like.dtype(), shape)?, like.device())
 }
 
 /// Runs a decomposition in f32 where the operands are half-precision, so that what lies between is not rounded to it.

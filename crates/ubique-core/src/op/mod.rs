@@ -24,6 +24,7 @@ pub mod einsum;
 pub mod extremes;
 pub mod fill;
 pub mod grid_sample;
+pub mod histogram;
 pub mod index;
 pub mod index_nd;
 pub mod layer_norm;
@@ -257,6 +258,8 @@ ops! {
     Sort(sort::Sort),
     /// The first few of a sort.
     TopK(sort::TopK),
+    /// Places of values in a sorted sequence.
+    SearchSorted(search::SearchSorted),
     /// Random numbers.
     Random(random::Random),
     /// Random elements set to zero.

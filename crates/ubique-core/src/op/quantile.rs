@@ -1,7 +1,8 @@
 //! Quantiles and the median.
 
 use crate::error::{Error, Result};
-use crate::op::lanes::accumulator;
+use crate::op::index::index_tensor;
+use crate::op::lanes::{accumulator, along_axis};
 use crate::op::require_float;
 use crate::shape::normalize_axis;
 use crate::tensor::Tensor;
@@ -48,6 +49,15 @@ impl Tensor {
         quantile(self, q, axis, interpolation, keepdim).map_err(|e| e.with_op("quantile", &[self.spec()]))
     }
 
+    /// The quantiles for several `q` at once, from one sort: as [`Tensor::quantile`], with a new first axis, which holds the
+    /// value of each `q` in the order given.
+    ///
+    /// # Errors
+    /// As [`Tensor::quantile`].
+    pub fn quantiles(&self, q: &[f64], axis: isize, interpolation: Interpolation, keepdim: bool) -> Result<Tensor> {
+        quantiles(self, q, axis, interpolation, keepdim).map_err(|e| e.with_op("quantiles", &[self.spec()]))
+    }
+
     /// The median along an axis: the middle element, and of an even number the mean of the middle two (as numpy does). NaN
     /// where any element is NaN. Shapes and dtypes as in [`Tensor::quantile`].
     ///
@@ -59,8 +69,12 @@ impl Tensor {
 }
 
 fn quantile(x: &Tensor, q: f64, axis: isize, interpolation: Interpolation, keepdim: bool) -> Result<Tensor> {
+    quantiles(x, &[q], axis, interpolation, keepdim)?.squeeze(0)
+}
+
+fn quantiles(x: &Tensor, q: &[f64], axis: isize, interpolation: Interpolation, keepdim: bool) -> Result<Tensor> {
     require_float(&x.spec())?;
-    if !(0.0..=1.0).contains(&q) {
+    if let Some(q) = q.iter().find(|q| !(0.0..=1.0).contains(*q)) {
         return Err(Error::value(format!("a quantile lies in 0..=1, not at {q}")));
     }
     let at = normalize_axis(axis, x.rank())?;
@@ -68,19 +82,25 @@ fn quantile(x: &Tensor, q: f64, axis: isize, interpolation: Interpolation, keepd
         return Err(Error::shape(format!("axis {axis} has no elements")));
     };
     let sorted = x.sort(axis, false)?.0;
-    let element = |place: usize| sorted.narrow(axis, place as isize, 1)?.cast(accumulator(x.dtype()));
-    let (place, weight) = interpolation.place(q * last as f64);
-    let lower = element(place)?;
-    let value = if weight == 0.0 {
-        lower
-    } else {
-        let upper = element(place + 1)?;
-        let mixture = (&lower * (1.0 - weight) + &upper * weight).tensor()?;
-        // Equal elements are taken as they are, so that rounding does not move them.
-        lower.select(&lower.eq(&upper)?, &mixture)?
+    let elements = |places: Vec<i64>| {
+        let index = index_tensor(places, [q.len()], x.device())?;
+        sorted.index_select(axis, &index)?.cast(accumulator(x.dtype()))
     };
+    let (places, weights): (Vec<usize>, Vec<f64>) = q.iter().map(|q| interpolation.place(q * last as f64)).unzip();
+    let lower = elements(places.iter().map(|&place| place as i64).collect())?;
+    let mut value = lower.clone();
+    if weights.iter().any(|&weight| weight > 0.0) {
+        // Where the next element does not count the same one stands in for it, which may be infinite.
+        let next = places.iter().zip(&weights).map(|(&place, &weight)| place as i64 + (weight > 0.0) as i64);
+        let upper = elements(next.collect())?;
+        let weights = along_axis(weights, at, &lower)?;
+        let mixture = (&lower * (1.0 - &weights) + &upper * &weights).tensor()?;
+        // Equal elements are taken as they are, so that rounding does not move them.
+        value = lower.select(&lower.eq(&upper)?, &mixture)?;
+    }
     // NaN stands last in the order.
-    let largest = element(last)?.detach();
+    let largest = sorted.narrow(axis, last as isize, 1)?.detach();
     let value = value.masked_fill(&largest.ne(&largest)?, f64::NAN)?.cast(x.dtype())?;
-    if keepdim { Ok(value) } else { value.squeeze(axis) }
+    let value = value.movedim(at as isize, 0)?;
+    if keepdim { value.unsqueeze(at as isize + 1) } else { Ok(value) }
 }

@@ -37,6 +37,25 @@ fn quantiles_lie_between_elements() {
 }
 
 #[test]
+fn several_quantiles_come_from_one_sort() {
+    let x = tensor(&[4.0, 1.0, 3.0, 2.0, 8.0, f64::INFINITY, 6.0, 7.0], &[2, 4]);
+    assert_values(x.quantiles(&[0.5, 0.0, 0.25], 1, Linear, false), &[3, 2], &[2.5, 7.5, 1.0, 6.0, 1.75, 6.75]);
+    // A weight of 0 beside others does not see the infinite neighbour.
+    assert_values(x.quantiles(&[2.0 / 3.0, 0.1], -1, Linear, true), &[2, 2, 1], &[3.0, 8.0, 1.3, 6.3]);
+    assert_values(
+        x.quantiles(&[1.0, 0.4], 0, Higher, false),
+        &[2, 4],
+        &[8.0, f64::INFINITY, 6.0, 7.0, 8.0, f64::INFINITY, 6.0, 7.0],
+    );
+    assert_values(x.quantiles(&[], 0, Linear, true), &[0, 1, 4], &[]);
+    assert_values(tensor(&[f64::NAN, 1.0], &[2]).quantiles(&[0.0, 1.0], 0, Lower, false), &[2], &[f64::NAN; 2]);
+    assert!(error(x.quantiles(&[0.5, 1.5], 0, Linear, false)).starts_with("quantiles(f64[2, 4])"));
+    for interpolation in [Linear, Midpoint, Nearest] {
+        assert_gradient(&[&[3, 4, 2]], |x| x[0].quantiles(&[0.2, 0.9, 0.5], 1, interpolation, false));
+    }
+}
+
+#[test]
 fn quantiles_refuse_and_differentiate() {
     let x = counting(&[2, 0], DType::F32);
     assert!(error(x.quantile(0.5, 1, Linear, false)).contains("axis 1 has no elements"));
@@ -96,21 +115,50 @@ fn numbers_are_counted() {
 #[test]
 fn histograms_count_what_lies_in_each_bin() {
     let x = tensor(&[0.0, 0.5, 0.99, 1.0, 1.5, 2.0, -0.1, 2.1, f64::NAN, f64::INFINITY], &[2, 5]);
-    let (counts, edges) = x.histogram(2, 0.0, 2.0).unwrap();
+    let (counts, edges) = x.histogram(2, 0.0, 2.0, None, false).unwrap();
     assert_values(Ok(counts), &[2], &[3.0, 3.0]);
     assert_values(Ok(edges), &[3], &[0.0, 1.0, 2.0]);
-    let (counts, edges) = counting(&[10], DType::I16).histogram(3, 0.0, 9.0).unwrap();
+    let (counts, edges) = counting(&[10], DType::I16).histogram(3, 0.0, 9.0, None, false).unwrap();
     assert_values(Ok(counts), &[3], &[3.0, 3.0, 4.0]);
     assert_eq!(edges.dtype(), DType::F64);
-    let (counts, edges) = counting(&[0], DType::F16).histogram(1, -1.0, 1.0).unwrap();
+    let (counts, edges) = counting(&[0], DType::F16).histogram(1, -1.0, 1.0, None, false).unwrap();
     assert_values(Ok(counts), &[1], &[0.0]);
     assert_eq!(edges.dtype(), DType::F32);
     // The last edge is the bound itself, however the steps round.
-    let tenths = tensor(&[0.7, 0.1, 0.3], &[3]).histogram(7, 0.0, 0.7).unwrap();
+    let tenths = tensor(&[0.7, 0.1, 0.3], &[3]).histogram(7, 0.0, 0.7, None, false).unwrap();
     assert_eq!(tenths.1.to_vec::<f64>().unwrap()[7], 0.7);
     assert_eq!(tenths.0.sum_all().unwrap().item::<i64>().unwrap(), 3);
     for (bins, low, high) in [(0, 0.0, 1.0), (2, 1.0, 1.0), (2, 0.0, f64::NAN), (2, f64::NEG_INFINITY, 0.0)] {
-        assert!(error(x.histogram(bins, low, high)).starts_with("histogram(f64[2, 5])"));
+        assert!(error(x.histogram(bins, low, high, None, false)).starts_with("histogram(f64[2, 5])"));
     }
-    assert!(error(tensor(&[true], &[1]).histogram(1, 0.0, 1.0)).contains("bool"));
+    assert!(error(tensor(&[true], &[1]).histogram(1, 0.0, 1.0, None, false)).contains("bool"));
+}
+
+#[test]
+fn histograms_weigh_and_are_densities() {
+    let x = tensor(&[0.5, 1.5, 1.0, 3.0, 5.0, f64::NAN], &[2, 3]);
+    let weights = tensor(&[1.0f32, 2.0, 0.5, 4.5, f32::NAN, f32::NAN], &[2, 3]);
+    let (sums, edges) = x.histogram(2, 0.0, 4.0, Some(&weights), false).unwrap();
+    assert_eq!((sums.dtype(), edges.dtype()), (DType::F32, DType::F64));
+    assert_values(Ok(sums), &[2], &[3.5, 4.5]);
+    let (density, edges) = x.histogram(2, 0.0, 4.0, Some(&weights), true).unwrap();
+    assert_eq!((density.dtype(), edges.dtype()), (DType::F32, DType::F64));
+    assert_values(Ok(density), &[2], &[0.21875, 0.28125]);
+    let (density, _) = x.histogram(4, 0.0, 4.0, None, true).unwrap();
+    assert_values(Ok(density), &[4], &[0.25, 0.5, 0.0, 0.25]);
+    let (density, _) = counting(&[4], DType::F16).histogram(1, -2.0, -1.0, None, true).unwrap();
+    assert_values(Ok(density), &[1], &[f64::NAN]);
+    let (density, _) =
+        counting(&[3], DType::I32).histogram(2, 0.0, 2.0, Some(&counting(&[3], DType::U8)), true).unwrap();
+    assert_values(Ok(density), &[2], &[0.0, 1.0]);
+    assert!(
+        error(x.histogram(2, 0.0, 4.0, Some(&counting(&[6], DType::F64)), false)).contains("[6] weights for [2, 3]")
+    );
+    assert!(x.histogram(2, 0.0, 4.0, Some(&tensor(&[true; 6], &[2, 3])), false).is_err());
+    for density in [false, true] {
+        assert_gradient(&[&[4]], |w| {
+            let x = Tensor::from_vec(vec![0.1, 0.7, 0.4, 0.9], [4], w[0].device())?;
+            Ok(x.histogram(3, 0.0, 1.0, Some(&w[0]), density)?.0)
+        });
+    }
 }
