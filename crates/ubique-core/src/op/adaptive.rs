@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::op::conv::per_axis;
+use crate::op::index::index_tensor;
 use crate::op::pool::Means;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
@@ -30,7 +31,7 @@ fn largest(x: &Tensor, means: &Means, axis: usize, output: usize) -> Result<Tens
     let longest = spans.iter().map(|span| span.end - span.start).max().unwrap_or(1);
     let of_span = |(start, end): (usize, usize)| (0..longest).map(move |i| (start + i).min(end - 1) as i64);
     let places: Vec<i64> = spans.iter().flat_map(|span| of_span((span.start, span.end))).collect();
-    let places = Tensor::from_vec(places, [output * longest], x.device())?;
+    let places = index_tensor(places, [output * longest], x.device())?;
     let windows = x.index_select(axis as isize, &places)?;
     windows.reshape(x.shape().with(axis, output).inserted(axis + 1, longest))?.max(&[axis as isize + 1])
 }

@@ -94,7 +94,7 @@ impl Tensor {
     /// # Errors
     /// Where the device fails.
     pub fn nonzero(&self) -> Result<Tensor> {
-        let places = self.detach().ne(0)?.true_places()?;
+        let places = self.detach().ne(0)?.true_places(DType::I64)?;
         let mut columns = Vec::new();
         let mut stride = 1;
         for &extent in self.shape().iter().rev() {
@@ -118,25 +118,23 @@ impl Tensor {
             return Err(fail(Error::dtype(format!("the mask is {}; it must be bool", mask.dtype()))));
         }
         let shape = self.shape().broadcast(mask.shape()).map_err(fail)?;
-        let places = mask.expand(&shape)?.true_places()?;
+        let places = mask.expand(&shape)?.true_places(self.device().default_int())?;
         let flat = self.expand(&shape)?;
         flat.reshape([flat.elements()])?.index_select(0, &places)
     }
 
-    /// Row-major places of the true elements of a mask, i64, by a running count: each true element goes to the place that
+    /// Row-major places of the true elements of a mask, by a running count: each true element goes to the place that
     /// the count gives, and all others to one place behind, which is cut off.
-    fn true_places(&self) -> Result<Tensor> {
+    fn true_places(&self, dtype: DType) -> Result<Tensor> {
         let count = self.elements();
         let flat = self.reshape([count])?;
-        let running = flat.cast(DType::I64)?.cumsum(0)?;
+        let running = flat.cast(dtype)?.cumsum(0)?;
         let total = match count {
             0 => 0,
-            _ => usize::try_from(running.narrow(0, -1, 1)?.item::<i64>()?).unwrap_or(0),
+            _ => usize::try_from(running.narrow(0, -1, 1)?.item_scalar()?.as_i128()).unwrap_or(0),
         };
-        let target = (running - 1).tensor()?.select(&flat, &Tensor::full((), total, DType::I64, self.device())?)?;
-        let all = Tensor::arange(0, count, 1, DType::I64, self.device())?;
-        Tensor::zeros([total + 1], DType::I64, self.device())?
-            .scatter(0, &target, &all, Combine::Set)?
-            .narrow(0, 0, total)
+        let target = (running - 1).tensor()?.select(&flat, &Tensor::full((), total, dtype, self.device())?)?;
+        let all = Tensor::arange(0, count, 1, dtype, self.device())?;
+        Tensor::zeros([total + 1], dtype, self.device())?.scatter(0, &target, &all, Combine::Set)?.narrow(0, 0, total)
     }
 }

@@ -1,14 +1,13 @@
 //! Elements and slices taken from and put to places that several indices at once name.
 
-use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
-use crate::op::index::Combine;
+use crate::op::index::{Combine, index_tensor};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// Where the rows of an index `[.., k]` point in a tensor whose first k axes are joined into one.
 struct Places {
-    /// Row-major positions in the first k axes, i64, one for each row; -1 where an index is out of range.
+    /// Row-major positions in the first k axes, one for each row; -1 where an index is out of range.
     flat: Tensor,
     /// The index's shape without its last axis.
     lead: Shape,
@@ -29,14 +28,19 @@ impl Places {
             return Err(Error::shape(message));
         };
         let (indexed, rest) = x.shape().split_at(count);
+        let reach = Shape::from(indexed).elements()?;
+        let int = x.device().default_int();
+        if int.wrap(reach as i128) != reach as i128 {
+            return Err(Error::index(format!("{int}, the device's dtype of indices, cannot count {reach} places")));
+        }
         let strides: Vec<i64> = (0..count).map(|axis| indexed[axis + 1..].iter().product::<usize>() as i64).collect();
-        let of_axes = |values: Vec<i64>| Tensor::from_vec(values, [count], x.device());
+        let of_axes = |values: Vec<i64>| index_tensor(values, [count], x.device());
         let extents = of_axes(indexed.iter().map(|&extent| extent as i64).collect())?;
         let lead = Shape::from(lead);
-        let numbers = index.cast(DType::I64)?.reshape([lead.elements()?, count])?;
+        let numbers = index.cast(int)?.reshape([lead.elements()?, count])?;
         let inside = numbers.ge(0)?.bit_and(&numbers.lt(&extents)?)?.all(&[1])?;
         let flat = (numbers * of_axes(strides)?).tensor()?.sum(&[1])?.masked_fill(&inside.not()?, -1)?;
-        Ok(Places { flat, lead, reach: Shape::from(indexed).elements()?, rest: Shape::from(rest) })
+        Ok(Places { flat, lead, reach, rest: Shape::from(rest) })
     }
 
     /// The shape of the elements that the index names.

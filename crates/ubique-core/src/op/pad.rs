@@ -7,6 +7,7 @@ use crate::dispatch::run;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::case::Case;
+use crate::op::index::index_tensor;
 use crate::op::reference::{RefTensor, Values};
 use crate::op::{Op, Rule, Specs, Traits, operands};
 use crate::scalar::Scalar;
@@ -119,7 +120,7 @@ impl Rule for Pad {
             grad = match self.mode {
                 PadMode::Constant(_) => grad.narrow(axis as isize, before as isize, extent)?,
                 _ => {
-                    let index = Tensor::from_vec(self.sources(extent, before, grown), [grown], grad.device())?;
+                    let index = index_tensor(self.sources(extent, before, grown), [grown], grad.device())?;
                     let zeros = Tensor::zeros(grad.shape().with(axis, extent), x.dtype, grad.device())?;
                     zeros.index_add(axis as isize, &index, &grad)?
                 }
@@ -132,7 +133,7 @@ impl Rule for Pad {
         let ([x], false) = (inputs, matches!(self.mode, PadMode::Constant(_))) else { return Ok(None) };
         let mut out = x.clone();
         for (axis, before, grown) in self.grown(x.shape()) {
-            let index = Tensor::from_vec(self.sources(x.shape()[axis], before, grown), [grown], x.device())?;
+            let index = index_tensor(self.sources(x.shape()[axis], before, grown), [grown], x.device())?;
             out = out.index_select(axis as isize, &index)?;
         }
         Ok(Some(vec![out]))

@@ -8,6 +8,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::op::case::Case;
+use crate::op::index::index_tensor;
 use crate::op::reference::RefTensor;
 use crate::op::{Op, Rule, Specs, Traits, operands};
 use crate::shape::{Dims, Shape, TensorSpec, normalize_axis};
@@ -183,7 +184,7 @@ impl Rule for View {
 /// Adds slices of `g` along `axis` into zeros of `shape` at the given indices.
 fn scatter_back(g: &Tensor, shape: &Shape, axis: usize, index: Vec<i64>) -> Result<Tensor> {
     let count = index.len();
-    let index = Tensor::from_vec(index, [count], g.device())?;
+    let index = index_tensor(index, [count], g.device())?;
     Tensor::zeros(shape, g.dtype(), g.device())?.index_add(axis as isize, &index, g)
 }
 

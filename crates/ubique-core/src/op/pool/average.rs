@@ -7,6 +7,7 @@ use crate::dispatch::run;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::case::Case;
+use crate::op::index::index_tensor;
 use crate::op::pool::windows::Pooling;
 use crate::op::reference::RefTensor;
 use crate::op::{Rule, Specs, Traits, operands, require_float};
@@ -215,7 +216,7 @@ fn pairs(spans: &[Span]) -> (Vec<i64>, Vec<i64>) {
 
 /// The slices at `from` added to those at `to` of an axis with `extent` elements.
 fn spread(x: &Tensor, axis: usize, from: &[i64], to: &[i64], extent: usize) -> Result<Tensor> {
-    let index = |of: &[i64]| Tensor::from_vec(of.to_vec(), [of.len()], x.device());
+    let index = |of: &[i64]| index_tensor(of.to_vec(), [of.len()], x.device());
     let slices = x.index_select(axis as isize, &index(from)?)?;
     let zeros = Tensor::zeros(x.shape().with(axis, extent), x.dtype(), x.device())?;
     zeros.index_add(axis as isize, &index(to)?, &slices)
