@@ -7,7 +7,8 @@ use ubique_core::op::Op;
 use ubique_core::{DType, Error, Layout, Result, TensorSpec};
 
 use super::{
-    activation, attention, batch_norm, cast, copy, cross_entropy, ctc_loss, layer_norm, optimizer, softmax, statistics,
+    activation, attention, batch_norm, cast, copy, cross_entropy, ctc_loss, grid_sample, layer_norm, optimizer,
+    resample, softmax, statistics,
 };
 use crate::executor::Context;
 use crate::memory;
@@ -27,7 +28,8 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
         Op::LayerNorm(op) => op.center || !op.bias,
         Op::LayerNormBackward(_) => true,
         Op::BatchNorm(_) | Op::BatchNormBackward(_) => batch_norm::supports(first),
-        Op::CtcLoss(_) | Op::CtcLossBackward(_) => true,
+        Op::CtcLoss(_) | Op::CtcLossBackward(_) | Op::Resample(_) | Op::ResampleBackward(_) => true,
+        Op::GridSample(_) | Op::GridSampleBackward(_) => grid_sample::supports(first),
         Op::CrossEntropy(_) | Op::CrossEntropyBackward(_) => cross_entropy::supports(first),
         _ => false,
     }
@@ -110,6 +112,10 @@ fn run(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: &[Tensor
         Op::CrossEntropyBackward(op) => cross_entropy::backward(context, &op.0, &views).map(Outputs::One),
         Op::CtcLoss(op) => ctc_loss::forward(context, op, &views).map(Outputs::One),
         Op::CtcLossBackward(op) => ctc_loss::backward(context, &op.0, &views).map(Outputs::One),
+        Op::GridSample(op) => grid_sample::forward(context, op, &views, &outputs[0]).map(Outputs::One),
+        Op::GridSampleBackward(op) => grid_sample::backward(context, &op.0, &views).map(several),
+        Op::Resample(op) => resample::forward(context, op, &views[0]).map(Outputs::One),
+        Op::ResampleBackward(op) => resample::backward(context, op, &views[0]).map(Outputs::One),
         op => Err(Error::backend(format!("flex has no fused kernel for {}", op.name()))),
     }
 }

@@ -324,6 +324,14 @@ ops! {
     Dequantize(quantized::dequantize::Dequantize),
     /// A product with a quantised weight.
     QuantizedLinear(quantized::linear::QuantizedLinear),
+    /// Images sampled at points.
+    GridSample(grid_sample::GridSample),
+    /// The gradients of that.
+    GridSampleBackward(grid_sample::GridSampleBackward),
+    /// An axis sampled at another number of points.
+    Resample(resize::Resample),
+    /// The gradient of that.
+    ResampleBackward(resize::ResampleBackward),
     /// A move to another device.
     Transfer(transfer::Transfer),
 }

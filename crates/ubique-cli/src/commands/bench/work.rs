@@ -5,10 +5,13 @@ use std::hint::black_box;
 use anyhow::Result;
 use ubique::op::conv::ConvOptions;
 use ubique::op::cross_entropy::CrossEntropy;
+use ubique::op::grid_sample::GridSample;
 use ubique::op::pool::PoolOptions;
 use ubique::op::quantized::Scheme;
+use ubique::op::resize::Resize;
+use ubique::op::search::Side;
 use ubique::{DType, Device, Tensor};
-use ubique_nn::loss::{self, Reduction};
+use ubique_nn::loss::{self, CtcLoss, Reduction};
 use ubique_nn::{Adam, Conv2d, ConvConfig, Flatten, Forward, Linear, Optimizer, Sequential, Sgd};
 
 /// One run of a prepared work.
@@ -68,6 +71,25 @@ pub const ALL: &[(&str, Prepare)] = &[
         let x = normal([4096, 1024], d)?;
         let index = Tensor::randint([4096], 0, 4096, DType::I64, d)?;
         each(move || x.index_select(0, &index))
+    }),
+    ("searchsorted_1M", |d| {
+        let (sorted, values) = (normal([1 << 20], d)?.sort(0, false)?.0, normal([1 << 20], d)?);
+        each(move || sorted.searchsorted(&values, Side::Left))
+    }),
+    ("grid_sample_8x3x224", |d| {
+        let image = normal([8, 3, 224, 224], d)?;
+        let grid = Tensor::uniform([8, 224, 224, 2], -1.0, 1.0, DType::F32, d)?;
+        each(move || image.grid_sample(&grid, GridSample::default()))
+    }),
+    ("interpolate_8x3x112_x2", |d| {
+        let x = normal([8, 3, 112, 112], d)?;
+        each(move || x.interpolate([224, 224], Resize::Linear, false))
+    }),
+    ("ctc_loss_150x32x40", |d| {
+        let log_p = normal([150, 32, 40], d)?.log_softmax(-1)?;
+        let targets = Tensor::randint([32, 30], 1, 40, DType::I64, d)?;
+        let (inputs, labels) = (Tensor::full([32], 150, DType::I64, d)?, Tensor::full([32], 30, DType::I64, d)?);
+        each(move || log_p.ctc_loss(&targets, &inputs, &labels, Reduction::Mean, CtcLoss::default()))
     }),
     ("mlp_adam_step_b128", |d| {
         let d = &d.autodiff();

@@ -50,7 +50,10 @@ fn grid_sample(n: &Node<'_>) -> Outcome {
         "reflection" => Outside::Reflection,
         _ => Outside::Zeros,
     };
-    one(image.grid_sample(grid, GridSample { sampling, outside, align_corners: n.flag("align_corners", false)? }))
+    one(image.grid_sample(
+        grid,
+        GridSample { sampling, outside, align_corners: n.flag("align_corners", false)?, pixels: false },
+    ))
 }
 
 fn upsample(n: &Node<'_>, x: &Tensor, scales: &[f64]) -> Outcome {
