@@ -181,6 +181,10 @@ const METHODS: &[(&str, Method)] = &[
         let grid = Tensor::full(extents, a, t.dtype(), t.device())?;
         t.grid_sample(&grid, GridSample { outside, ..GridSample::default() }).map(ok)
     }),
+    ("deform_conv2d", |t, a, _, n| {
+        let options = ConvOptions::new().padding([n % 3]).groups(a.unsigned_abs());
+        t.deform_conv2d(t, t, None, Some(t), &options).map(ok)
+    }),
     ("ctc_loss", |t, a, _, n| {
         let lengths = Tensor::full([n % 4], a, DType::I64, t.device())?;
         let options = CtcLoss { blank: n, zero_infinity: false };

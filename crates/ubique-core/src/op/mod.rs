@@ -19,6 +19,7 @@ pub mod concat;
 pub mod conv;
 pub mod cross_entropy;
 pub mod ctc_loss;
+pub mod deform_conv;
 pub mod diagonal;
 pub mod einsum;
 pub mod extremes;

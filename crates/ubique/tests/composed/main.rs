@@ -2,10 +2,11 @@
 //! differences.
 
 mod algebra;
+mod deformable;
 mod images;
 mod indexing;
-mod quantized;
 mod losses;
+mod quantized;
 mod statistics;
 
 use ubique::{DType, Device, Element, Result, Tensor, TensorSpec};

@@ -71,7 +71,7 @@ fn bias_gradient(g: &Tensor) -> Result<Tensor> {
 }
 
 /// The bias as `[channels, 1, ..]`, added.
-fn plus_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+pub(crate) fn plus_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let Some(bias) = bias else { return Ok(y) };
     let shape: Shape = [y.shape()[1]].into_iter().chain(y.shape()[2..].iter().map(|_| 1)).collect();
     (y + bias.reshape(shape)?).into()
@@ -438,6 +438,10 @@ impl ConvOptions {
         ConvOptions { groups: Some(groups), ..self }
     }
 
+    pub(crate) fn group_count(&self) -> usize {
+        self.groups.unwrap_or(1)
+    }
+
     pub(crate) fn windows(&self, axes: usize) -> Result<Vec<Window>> {
         let stride = per_axis("stride", &self.stride, axes, 1)?;
         let padding = per_axis("padding", &self.padding, axes, 0)?;
@@ -456,7 +460,7 @@ impl Tensor {
     /// Where shapes, dtypes or options do not fit, the kernel is larger than the padded input, or for bools.
     pub fn conv(&self, weight: &Tensor, bias: Option<&Tensor>, options: &ConvOptions) -> Result<Tensor> {
         let windows = options.windows(self.rank().saturating_sub(2)).map_err(|e| e.with_op("conv", &[self.spec()]))?;
-        let op = Op::Conv(Conv { windows, groups: options.groups.unwrap_or(1) });
+        let op = Op::Conv(Conv { windows, groups: options.group_count() });
         match bias {
             Some(bias) => run::call(op, [self.into(), weight.into(), bias.into()]),
             None => run::call(op, [self.into(), weight.into()]),
@@ -475,7 +479,7 @@ impl Tensor {
         let axes = self.rank().saturating_sub(2);
         let windows = options.windows(axes).map_err(fail)?;
         let output_padding = per_axis("output padding", &options.output_padding, axes, 0).map_err(fail)?;
-        let op = Op::ConvTranspose(ConvTranspose { windows, output_padding, groups: options.groups.unwrap_or(1) });
+        let op = Op::ConvTranspose(ConvTranspose { windows, output_padding, groups: options.group_count() });
         match bias {
             Some(bias) => run::call(op, [self.into(), weight.into(), bias.into()]),
             None => run::call(op, [self.into(), weight.into()]),
