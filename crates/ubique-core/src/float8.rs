@@ -143,7 +143,7 @@ mod tests {
         let e5m2 = |code| F8E5M2::from_bits(code).to_f32();
         assert_eq!(
             [e5m2(0x7b), e5m2(0x04), e5m2(0x03), e5m2(0x01)],
-            [57344.0, 6.103515625e-5, 0.75 / 16384.0, 1.0 / 65536.0]
+            [57344.0, 1.0 / 16384.0, 0.75 / 16384.0, 1.0 / 65536.0]
         );
         assert_eq!([e5m2(0x7c), e5m2(0xfc)], [f32::INFINITY, f32::NEG_INFINITY]);
         assert!((0x7d..=0x7f).all(|code| e5m2(code).is_nan()));
