@@ -80,6 +80,47 @@ fn bench_prints_the_form_of_its_peers() {
     assert!(line["ms"].as_f64().unwrap() > 0.0 && line["n"].as_u64().unwrap() >= 5);
 }
 
+/// The name of the device that `auto` is, run in a directory with a user's folder of configurations in it.
+fn auto(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = ubique(&["bench", "--json", "--seconds", "0.01", "--work", "matmul_64"]);
+    command.args(arguments).current_dir(directory).env("XDG_CONFIG_HOME", directory.join("user"));
+    command.output().unwrap()
+}
+
+#[test]
+#[cfg(target_os = "linux")] // elsewhere the user's folder lies where no variable says
+fn config_files_say_what_auto_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let project = directory.path().join("project");
+    let within = project.join("within");
+    std::fs::create_dir_all(&within).unwrap();
+    std::fs::create_dir_all(within.join("user/ubique")).unwrap();
+    let write = |file: std::path::PathBuf, text: &str| std::fs::write(file, text).unwrap();
+    let user = within.join("user/ubique/ubique.toml");
+    assert_eq!(json(&auto(&within, &[]))["device"], "flex:0");
+    write(user.clone(), "device = 'warp,flex?threads=1'");
+    assert_eq!(json(&auto(&within, &[]))["device"], "flex:0?threads=1");
+    // The project's file, also from a folder below, beats the user's, and the command line both.
+    write(project.join("ubique.toml"), "# ours\ndevice = 'flex?threads=2'\n");
+    assert_eq!(json(&auto(&within, &[]))["device"], "flex:0?threads=2");
+    assert_eq!(json(&auto(&within, &["--threads", "1"]))["device"], "flex:0?threads=1");
+    assert_eq!(json(&auto(&within, &["--device", "warp,auto?threads=1"]))["device"], "flex:0?threads=1");
+    write(project.join("ubique.toml"), "");
+    assert_eq!(json(&auto(&within, &[]))["device"], "flex:0?threads=1");
+    // Mistakes name the file and the place in it.
+    for (text, why) in [
+        ("device = 'warp,gpu'", "warp:0: no backend is called"),
+        ("device = 'flex?speed=9'", "unknown option"),
+        ("devise = 'flex'", "devise"),
+        ("device = ", "line 1"),
+    ] {
+        write(project.join("ubique.toml"), text);
+        let reason = stderr(&auto(&within, &[]));
+        let file = project.join("ubique.toml").display().to_string();
+        assert!(reason.contains(why) && reason.contains(&file), "{reason}");
+    }
+}
+
 #[test]
 fn trains_resumes_and_predicts() {
     let dir = tempfile::tempdir().unwrap();

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use ubique::dispatch::Requirements;
 use ubique::dispatch::layer::{self, CheckNan, Profile};
-use ubique::{Checkpointing, DType, Device, ErrorKind, Result, Tensor};
+use ubique::{Checkpointing, DType, Device, ErrorKind, Op, Result, Tensor, TensorSpec};
 
 fn device() -> Device {
     Device::new("flex?threads=1").unwrap()
@@ -94,6 +95,32 @@ fn names_and_ids_round_trip() {
     let error = Device::new("warp").unwrap_err();
     assert!(error.to_string().contains("flex"), "{error}");
     assert!(Device::new("flex:9").is_err());
+    // The first of a list that opens.
+    assert_eq!(Device::new("warp:3,flex:9,flex,cpu").unwrap(), Device::new("flex").unwrap());
+    let error = Device::new("warp:3,flex:9").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("warp:3: no backend") && error.to_string().contains("there is no 9"), "{error}");
+    let error = Device::new("flex:ws://somewhere/0").unwrap_err();
+    assert!(error.to_string().contains("by number"), "{error}");
+}
+
+#[test]
+fn what_a_program_needs_decides_which_device_it_gets() {
+    let matmul = Op::Matmul(ubique::op::matmul::Matmul);
+    let matrix = |dtype| TensorSpec::new([2, 2], dtype);
+    let needs = |dtypes: &[DType], operand| Requirements {
+        dtypes: dtypes.to_vec(),
+        memory: 1 << 30,
+        ops: vec![(matmul.clone(), vec![matrix(operand); 2])],
+    };
+    let device = Device::auto_for(&needs(&[DType::F64, DType::F8E4M3], DType::F32)).unwrap();
+    assert_eq!(device, Device::auto().unwrap());
+    // Operands that no kernel takes: the reason names device, op and operands.
+    let mut impossible = needs(&[], DType::F32);
+    let softmax = |axis| Op::Softmax(ubique::op::softmax::Softmax { axis, log: false });
+    impossible.ops.push((softmax(1), vec![matrix(DType::F64)]));
+    let error = Device::auto_for(&impossible).unwrap_err();
+    assert!(error.to_string().contains("flex:0: it has no kernel for softmax(f64[2, 2])"), "{error}");
 }
 
 #[test]

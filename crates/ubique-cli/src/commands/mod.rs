@@ -41,7 +41,7 @@ enum Command {
 /// The choice of a device, the same for every command.
 #[derive(Args, Debug)]
 struct OnDevice {
-    /// A device name such as auto, cpu, flex:0 or flex?threads=2.
+    /// A device name such as auto, cpu, flex:0 or flex?threads=2, or several in order of preference: cuda,cpu.
     #[arg(long, default_value = "auto")]
     device: Selection,
     /// How many threads a CPU device may use [default: all].
@@ -53,7 +53,7 @@ impl OnDevice {
     fn open(&self) -> Result<Device> {
         let mut selection = self.device.clone();
         if let Some(threads) = self.threads {
-            selection.options.threads = Some(threads.into());
+            selection.0.iter_mut().for_each(|choice| choice.options.threads = Some(threads.into()));
         }
         Ok(Device::new(&selection.to_string())?)
     }

@@ -243,6 +243,12 @@ impl DeviceInfo {
     pub fn usage(&self, dtype: DType) -> DTypeUsage {
         self.dtypes.iter().find(|(d, _)| *d == dtype).map(|(_, usage)| *usage).unwrap_or_default()
     }
+
+    /// Whether tensors of a dtype can be stored and computed with, or only stored where the dtype is for nothing else.
+    pub fn supports(&self, dtype: DType) -> bool {
+        let usage = self.usage(dtype);
+        usage.storage && (usage.arithmetic || dtype.is_stored())
+    }
 }
 
 /// Why a backend has no device, and what to do about it.

@@ -142,8 +142,7 @@ impl Device {
 
     /// Whether tensors of a dtype can be stored and computed with, or only stored where the dtype is for nothing else.
     pub fn supports_dtype(&self, dtype: DType) -> bool {
-        let usage = self.dtype_usage(dtype);
-        usage.storage && (usage.arithmetic || dtype.is_stored())
+        self.info().supports(dtype)
     }
 
     /// The dtype of indices that the user does not choose.

@@ -1,13 +1,17 @@
 //! The switch between tensors and devices: which devices there are, and how an op finds its way to one.
 
+pub mod config;
 mod device;
 pub mod layer;
+mod requirements;
 pub mod run;
 mod select;
+mod selection;
 
 pub use device::{Checkpointing, Counts, Device, DeviceId, Fallback};
 pub use layer::{Layer, LayerGuard};
-pub use select::Selection;
+pub use requirements::Requirements;
+pub use selection::{Choice, Place, Selection};
 
 use crate::backend::{Backend, DeviceInfo, Unavailable, registry};
 use crate::error::Result;

@@ -1,69 +1,19 @@
-//! From a device's name to an opened device.
-//!
-//! Grammar: `auto`, `cpu`, `gpu`, or a backend's name, then optionally `:index`, then optionally `?key=value&…` with the
-//! keys `threads` and `memory` (bytes). `UBIQUE_DEVICE` says what `auto` means.
+//! From a device's name to an opened device. The grammar is that of [`Selection`]; `UBIQUE_DEVICE`, or else the config file,
+//! says what `auto` means.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::str::FromStr;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use crate::backend::{Backend, DeviceInfo, DeviceKind, OpenOptions, Unavailable, registry};
+use crate::backend::{Backend, DeviceInfo, DeviceKind, Executor, OpenOptions, Unavailable, registry};
+use crate::dispatch::config;
 use crate::dispatch::device::{Device, DeviceId, Opened};
+use crate::dispatch::requirements::Requirements;
+use crate::dispatch::selection::{Choice, Place, Selection};
 use crate::error::{Error, Result};
 
 /// The environment variable that says which device `auto` is.
 pub(crate) const VARIABLE: &str = "UBIQUE_DEVICE";
-
-/// A parsed device name.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Selection {
-    /// `auto`, `cpu`, `gpu` or a backend's name.
-    pub backend: String,
-    /// Which of the candidates; 0 where not said.
-    pub index: usize,
-    /// How to open it.
-    pub options: OpenOptions,
-}
-
-impl FromStr for Selection {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Selection> {
-        let fail = |why: String| Error::device(format!("device name {text:?}: {why}"));
-        let (place, options) = text.trim().split_once('?').map_or((text.trim(), None), |(p, o)| (p, Some(o)));
-        let (backend, index) = match place.split_once(':') {
-            None => (place, 0),
-            Some((backend, index)) => match index.parse() {
-                Ok(index) => (backend, index),
-                Err(_) => return Err(fail(format!("{index:?} is not a device number"))),
-            },
-        };
-        let mut parsed = OpenOptions::default();
-        for pair in options.into_iter().flat_map(|o| o.split('&')) {
-            let number = |value: &str| match value.parse::<u64>() {
-                Ok(n) if n > 0 => Ok(n),
-                _ => Err(fail(format!("{value:?} is not a positive number"))),
-            };
-            match pair.split_once('=') {
-                Some(("threads", value)) => parsed.threads = Some(number(value)? as usize),
-                Some(("memory", value)) => parsed.memory_limit = Some(number(value)?),
-                _ => return Err(fail(format!("unknown option {pair:?}; known are threads=N and memory=BYTES"))),
-            }
-        }
-        Ok(Selection { backend: backend.to_ascii_lowercase(), index, options: parsed })
-    }
-}
-
-impl fmt::Display for Selection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.backend, self.index)?;
-        let options = [("threads", self.options.threads.map(|t| t as u64)), ("memory", self.options.memory_limit)];
-        let set = options.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?)));
-        let set = set.collect::<Vec<_>>().join("&");
-        if set.is_empty() { Ok(()) } else { write!(f, "?{set}") }
-    }
-}
 
 /// Asks a backend for its devices; a panic becomes a reason.
 pub(crate) fn probe(backend: &dyn Backend) -> std::result::Result<Vec<DeviceInfo>, Unavailable> {
@@ -75,100 +25,181 @@ pub(crate) fn probe(backend: &dyn Backend) -> std::result::Result<Vec<DeviceInfo
 
 static OPENED: LazyLock<Mutex<HashMap<String, &'static Opened>>> = LazyLock::new(Mutex::default);
 
-fn open(backend: &dyn Backend, index: usize, options: &OpenOptions) -> Result<Device> {
-    let name = Selection { backend: backend.name().to_owned(), index, options: options.clone() }.to_string();
+/// Opens a backend's device, or gives the one that is open under the same name.
+fn open(backend: &dyn Backend, place: &Place, options: &OpenOptions) -> Result<Device> {
+    let choice = Choice { backend: backend.name().to_owned(), place: place.clone(), options: options.clone() };
+    let name = choice.to_string();
     let opened = || OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(device) = opened().get(&name) {
         return Ok(Device::from_opened(device));
     }
-    let fail = |e: Error| e.with_device(&name);
     // Not under the lock: a backend may open other devices, and may take its time.
-    let executor = catch_unwind(AssertUnwindSafe(|| backend.open(index, options)))
-        .unwrap_or_else(|_| Err(Error::backend("the backend panicked while opening the device")))
-        .map_err(fail)?;
-    let index16 =
-        u16::try_from(index).map_err(|_| fail(Error::device(format!("{index} is too large a device number"))))?;
-    let id = DeviceId { type_id: (backend.id() as u16) << 8 | executor.info().class as u16, index: index16 };
+    let (executor, index) = open_new(backend, place, options).map_err(|e| e.with_device(&name))?;
+    let id = DeviceId { type_id: (backend.id() as u16) << 8 | executor.info().class as u16, index };
     // Where another thread was faster, its device is the one.
     let leak = || -> &'static Opened { Box::leak(Box::new(Opened::new(executor, id, name.clone()))) };
     Ok(Device::from_opened(opened().entry(name.clone()).or_insert_with(leak)))
 }
 
-/// Opens the `index`-th device, best first, of those that `accept`.
-fn open_best(wanted: &str, index: usize, options: &OpenOptions, accept: impl Fn(DeviceKind) -> bool) -> Result<Device> {
-    let mut turned_down = Vec::new();
+fn open_new(backend: &dyn Backend, place: &Place, options: &OpenOptions) -> Result<(Arc<dyn Executor>, u16)> {
+    let (index, number) = match place {
+        Place::Index(index) => (*index, u16::try_from(*index)),
+        Place::Address(_) => return Err(Error::device("this backend has devices by number, not by address")),
+    };
+    let number = number.map_err(|_| Error::device(format!("{index} is too large a device number")))?;
+    let executor = catch_unwind(AssertUnwindSafe(|| backend.open(index, options)))
+        .unwrap_or_else(|_| Err(Error::backend("the backend panicked while opening the device")))?;
+    Ok((executor, number))
+}
+
+/// Candidates that were tried, and why each was not taken.
+#[derive(Default)]
+struct TurnedDown(Vec<String>);
+
+impl TurnedDown {
+    fn add(&mut self, candidate: impl std::fmt::Display, why: &str) {
+        self.0.push(format!("{candidate}: {why}"));
+    }
+
+    fn into_error(self, wanted: &str) -> Error {
+        let reasons = if self.0.is_empty() { "no backend offers one".to_owned() } else { self.0.join("; ") };
+        Error::unavailable(format!("no device fits {wanted:?}: {reasons}"))
+    }
+}
+
+/// Opens the first choice that opens and has what is needed. A single choice keeps its own error.
+fn open_selection(selection: &Selection, needs: &Requirements, auto: Auto) -> Result<Device> {
+    let mut turned_down = TurnedDown::default();
+    for choice in &selection.0 {
+        match open_choice(choice, needs, auto) {
+            Err(why) if selection.0.len() > 1 => turned_down.add(choice, why.message()),
+            found => return found,
+        }
+    }
+    Err(turned_down.into_error(&selection.to_string()))
+}
+
+/// Where the meaning of `auto` comes from.
+#[derive(Clone, Copy)]
+enum Auto {
+    /// The environment variable, else the config files, else the best device.
+    Configured,
+    /// The best device: the meaning of `auto` where the variable or a file says it.
+    Best,
+}
+
+fn open_choice(choice: &Choice, needs: &Requirements, auto: Auto) -> Result<Device> {
+    match (choice.backend.as_str(), auto) {
+        ("auto", Auto::Configured) => open_configured(choice, needs),
+        ("auto", Auto::Best) => open_best(choice, needs, |kind| kind > DeviceKind::Virtual),
+        ("cpu", _) => open_best(choice, needs, |kind| kind == DeviceKind::Cpu),
+        ("gpu", _) => open_best(choice, needs, |kind| kind >= DeviceKind::IntegratedGpu),
+        (name, _) => {
+            let device = open(&*registry::find(name)?, &choice.place, &choice.options)?;
+            needs.check(device.executor()).map_err(|e| e.with_device(device.name()))?;
+            Ok(device)
+        }
+    }
+}
+
+/// Opens what the environment variable or a config file says `auto` is.
+fn open_configured(choice: &Choice, needs: &Requirements) -> Result<Device> {
+    let Some((source, mut selection)) = configured()? else {
+        return open_best(choice, needs, |kind| kind > DeviceKind::Virtual);
+    };
+    for named in &mut selection.0 {
+        // What the caller says beats what the surroundings say.
+        named.options.threads = choice.options.threads.or(named.options.threads);
+        named.options.memory_limit = choice.options.memory_limit.or(named.options.memory_limit);
+    }
+    open_selection(&selection, needs, Auto::Best).map_err(|e| e.context(source))
+}
+
+/// What `auto` is said to mean, and where.
+fn configured() -> Result<Option<(String, Selection)>> {
+    match std::env::var(VARIABLE) {
+        Ok(name) if !name.trim().is_empty() => {
+            let source = format!("{VARIABLE}={name}");
+            match name.parse() {
+                Ok(selection) => Ok(Some((source, selection))),
+                Err(error) => Err(Error::context(error, source)),
+            }
+        }
+        Err(std::env::VarError::NotUnicode(_)) => Err(Error::device(format!("{VARIABLE} is not valid text"))),
+        _ => Ok(config::device()?.map(|(path, selection)| (path.display().to_string(), selection))),
+    }
+}
+
+/// Opens the choice's `index`-th device, best first, of those that `accept` and that have what is needed.
+fn open_best(choice: &Choice, needs: &Requirements, accept: impl Fn(DeviceKind) -> bool) -> Result<Device> {
+    let Place::Index(mut left) = choice.place else {
+        return Err(Error::device(format!("{} takes a number, not an address", choice.backend)));
+    };
+    let mut turned_down = TurnedDown::default();
     let mut candidates = Vec::new();
     for backend in registry::backends() {
         match probe(&*backend) {
             Ok(devices) => {
                 for (i, info) in devices.into_iter().enumerate().filter(|(_, info)| accept(info.kind)) {
-                    candidates.push(((info.kind, info.priority), backend.clone(), i));
+                    match needs.check_info(&info) {
+                        Ok(()) => candidates.push(((info.kind, info.priority), backend.clone(), i)),
+                        Err(why) => turned_down.add(format!("{}:{i}", backend.name()), why.message()),
+                    }
                 }
             }
-            Err(why) => turned_down.push(format!("{}: {why}", backend.name())),
+            Err(why) => turned_down.add(backend.name(), &why.to_string()),
         }
     }
     // Stable: among equals the order of backends decides.
     candidates.sort_by_key(|c| std::cmp::Reverse(c.0));
-    let mut left = index;
     for (_, backend, i) in candidates {
-        match open(&*backend, i, options) {
+        let opened = open(&*backend, &Place::Index(i), &choice.options);
+        match opened.and_then(|device| needs.check(device.executor()).map(|()| device)) {
             Ok(device) if left == 0 => return Ok(device),
             Ok(_) => left -= 1,
-            Err(why) => turned_down.push(format!("{}:{i}: {}", backend.name(), why.message())),
+            Err(why) => turned_down.add(format!("{}:{i}", backend.name()), why.message()),
         }
     }
-    let reasons = if turned_down.is_empty() { "no backend offers one".to_owned() } else { turned_down.join("; ") };
-    Err(Error::unavailable(format!("no device fits {wanted:?}: {reasons}")))
+    Err(turned_down.into_error(&choice.backend))
 }
 
 impl Device {
-    /// Opens a device by name: `"auto"`, `"cpu"`, `"gpu"`, `"flex"`, `"flex:0"`, `"flex?threads=2"`, …
-    /// Opening the same name twice gives the same device.
+    /// Opens a device by name: `"auto"`, `"cpu"`, `"gpu"`, `"flex:0"`, `"flex?threads=2"`, or the first that opens of a list
+    /// such as `"cuda,vulkan,cpu"`; see [`Selection`] for the grammar. Opening the same name twice gives the same device.
     ///
     /// # Errors
-    /// Where the name does not parse, names no known backend (the error lists the known ones), or the device cannot be opened.
+    /// Where the name does not parse, names no known backend (the error lists the known ones), or the device cannot be
+    /// opened; of a list and of `auto`, `cpu` and `gpu` why each candidate was turned down.
     pub fn new(name: &str) -> Result<Device> {
-        let selection: Selection = name.parse()?;
-        let Selection { backend, index, options } = &selection;
-        match backend.as_str() {
-            "auto" => Device::auto_with(*index, options),
-            "cpu" => open_best("cpu", *index, options, |kind| kind == DeviceKind::Cpu),
-            "gpu" => open_best("gpu", *index, options, |kind| kind >= DeviceKind::IntegratedGpu),
-            name => open(&*registry::find(name)?, *index, options),
-        }
+        open_selection(&name.parse()?, &Requirements::default(), Auto::Configured)
     }
 
-    /// The best device that opens, or the one that the environment variable `UBIQUE_DEVICE` names.
+    /// The best device that opens, or what the environment variable `UBIQUE_DEVICE`, or else the config file `ubique.toml`,
+    /// says instead.
     ///
     /// # Errors
-    /// Where no device opens, or the variable names none.
+    /// Where no device opens, or what the variable or file names does not.
     pub fn auto() -> Result<Device> {
-        Device::auto_with(0, &OpenOptions::default())
+        Device::auto_for(&Requirements::default())
     }
 
-    fn auto_with(index: usize, options: &OpenOptions) -> Result<Device> {
-        match std::env::var(VARIABLE) {
-            Ok(name) if !name.trim().is_empty() => {
-                let named: Result<Selection> = name.parse();
-                let chosen = named.and_then(|mut s| {
-                    // What the caller says beats what the environment says.
-                    s.options.threads = options.threads.or(s.options.threads);
-                    s.options.memory_limit = options.memory_limit.or(s.options.memory_limit);
-                    match s.backend.as_str() {
-                        "auto" => Device::best(s.index, &s.options),
-                        _ => Device::new(&s.to_string()),
-                    }
-                });
-                chosen.map_err(|e| e.context(format!("{VARIABLE}={name}")))
-            }
-            Err(std::env::VarError::NotUnicode(_)) => Err(Error::device(format!("{VARIABLE} is not valid text"))),
-            _ => Device::best(index, options),
-        }
-    }
-
-    fn best(index: usize, options: &OpenOptions) -> Result<Device> {
-        open_best("auto", index, options, |kind| kind > DeviceKind::Virtual)
+    /// As [`Device::auto`], the best device that has what a program needs.
+    ///
+    /// ```
+    /// use ubique_core::dispatch::Requirements;
+    /// use ubique_core::{DType, Device};
+    ///
+    /// let needs = Requirements { dtypes: vec![DType::F64], memory: 1 << 20, ..Default::default() };
+    /// match Device::auto_for(&needs) {
+    ///     Ok(device) => assert!(device.supports_dtype(DType::F64)),
+    ///     Err(error) => println!("{error}"), // says of each device why not
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::auto`]; devices that lack something are turned down like those that do not open.
+    pub fn auto_for(needs: &Requirements) -> Result<Device> {
+        open_selection(&"auto".parse()?, needs, Auto::Configured)
     }
 
     /// Opens the device of a stable number.
@@ -179,7 +210,7 @@ impl Device {
         let number = (id.type_id >> 8) as u8;
         let backend = registry::backends().into_iter().find(|b| b.id() == number);
         let backend = backend.ok_or_else(|| Error::device(format!("no backend has the id {number}")))?;
-        let device = open(&*backend, id.index as usize, &OpenOptions::default())?;
+        let device = open(&*backend, &Place::Index(id.index.into()), &OpenOptions::default())?;
         if device.id() != id {
             return Err(Error::device(format!("{} has the id {:?}, not {id:?}", device.name(), device.id())));
         }
@@ -190,17 +221,6 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_parse_and_print() {
-        let s: Selection = "flex:1?threads=2&memory=1000".parse().unwrap();
-        assert_eq!((s.backend.as_str(), s.index, s.options.threads), ("flex", 1, Some(2)));
-        assert_eq!(s.to_string(), "flex:1?threads=2&memory=1000");
-        assert_eq!("auto".parse::<Selection>().unwrap().to_string(), "auto:0");
-        for bad in ["flex:x", "flex?threads", "flex?threads=0", "flex?speed=9", "flex:-1"] {
-            assert!(bad.parse::<Selection>().is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn unknown_backends_list_the_known_ones() {
