@@ -44,6 +44,9 @@ impl Tolerance {
             Op::Conv(_) | Op::ConvTranspose(_) | Op::ConvBackwardWeight(_) => 200.0 * walk(case, output),
             // Weights are what is left of places, whose rounding grows with the axis, and slopes are multiplied by its extent.
             Op::GridSample(_) | Op::GridSampleBackward(_) => 200.0,
+            // Sums of as many terms of the order of 1 as the axis has, which may all add up in one element and cancel in the
+            // others.
+            Op::Fft(op) => 40.0 + 4.0 * output.shape.get(op.axis).copied().unwrap_or(1) as f64,
             // Sums of many terms round at each step, and cancel.
             _ => 40.0,
         };

@@ -12,6 +12,7 @@ mod correlate;
 pub mod cross_entropy;
 pub mod ctc_loss;
 mod dtype;
+pub mod fft;
 pub mod fill;
 mod float;
 pub mod fused;
@@ -58,7 +59,7 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
         Op::Pad(_) | Op::Sort(_) | Op::TopK(_) | Op::Scan(_) | Op::ArgReduce(_) | Op::Random(_) | Op::Dropout(_) => {
             true
         }
-        Op::Matmul(_) | Op::Linear(_) | Op::SearchSorted(_) => true,
+        Op::Matmul(_) | Op::Linear(_) | Op::SearchSorted(_) | Op::Fft(_) => true,
         Op::Conv(op) => conv::supports(&op.windows, inputs),
         Op::ConvTranspose(op) => conv::supports(&op.windows, inputs),
         Op::ConvBackwardWeight(op) => conv::supports(&op.windows, inputs),
@@ -100,6 +101,7 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
         (Op::Dropout(op), [x]) => random::dropout(context, op, x).map(Outputs::One),
         (Op::Matmul(_), [a, b]) => matmul::matmul(context, a, b, &outputs[0]).map(Outputs::One),
         (Op::Linear(_), inputs) => matmul::linear(context, &views(inputs), &outputs[0]).map(Outputs::One),
+        (Op::Fft(op), inputs) => fft::fft(context, op, &views(inputs), outputs).map(Outputs::Many),
         (Op::Conv(op), inputs) => conv::conv(context, op, &views(inputs), &outputs[0]).map(Outputs::One),
         (Op::ConvTranspose(op), inputs) => {
             conv::conv_transpose(context, op, &views(inputs), &outputs[0]).map(Outputs::One)

@@ -23,6 +23,7 @@ pub mod deform_conv;
 pub mod diagonal;
 pub mod einsum;
 pub mod extremes;
+pub mod fft;
 pub mod fill;
 pub mod grid_sample;
 pub mod histogram;
@@ -269,6 +270,8 @@ ops! {
     Matmul(matmul::Matmul),
     /// A fully connected layer.
     Linear(matmul::Linear),
+    /// A discrete Fourier transform.
+    Fft(fft::Fft),
     /// Exponentials that sum to 1.
     Softmax(softmax::Softmax),
     /// The gradient of softmax.

@@ -3,6 +3,7 @@
 
 mod algebra;
 mod deformable;
+mod fourier;
 mod images;
 mod indexing;
 mod losses;
