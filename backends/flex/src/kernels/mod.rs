@@ -19,6 +19,8 @@ pub mod fused;
 pub mod grid_sample;
 pub mod index;
 pub mod layer_norm;
+#[cfg(feature = "linalg")]
+pub mod linalg;
 pub mod lines;
 pub mod matmul;
 pub mod optimizer;
@@ -65,6 +67,8 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
         Op::ConvBackwardWeight(op) => conv::supports(&op.windows, inputs),
         Op::MaxPool(_) | Op::MaxPoolBackward(_) | Op::AvgPool(_) | Op::AvgPoolBackward(_) => pool::supports(inputs),
         Op::Quantize(_) | Op::Dequantize(_) | Op::QuantizedLinear(_) => quantized::supports(op, inputs),
+        #[cfg(feature = "linalg")]
+        op if linalg::supports(op) => true,
         op => fused::supports(op, inputs),
     }
 }
@@ -120,6 +124,8 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
         (Op::QuantizedLinear(op), inputs) => {
             quantized::linear(context, op, &views(inputs), &outputs[0]).map(Outputs::One)
         }
+        #[cfg(feature = "linalg")]
+        (op, inputs) if linalg::supports(op) => linalg::execute(context, op, inputs, outputs),
         (op, inputs) => fused::execute(context, op, inputs, outputs),
     }
 }

@@ -1,6 +1,7 @@
 //! The switch between tensors and devices: which devices there are, and how an op finds its way to one.
 
 pub mod config;
+mod cpus;
 mod device;
 pub mod layer;
 mod requirements;

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex};
 use crate::autodiff::node::Recording;
 use crate::backend::buffer::Buffer;
 use crate::backend::{Operand, Outputs, Several, Support, View};
+use crate::dispatch::cpus::cpus;
 use crate::dispatch::{Device, Fallback, layer};
 use crate::error::{Error, ErrorKind, Result};
+use crate::host::HostTensor;
 use crate::layout::Layout;
 use crate::op::reference::RefTensor;
 use crate::op::view::Contiguous;
@@ -336,7 +338,8 @@ impl Call<'_> {
     }
 }
 
-/// The reference, on the host: for ops that a device neither has nor can compose.
+/// On the host, for ops that a device neither has nor can compose: natively on a CPU device that has the op, otherwise by
+/// reference.
 fn on_host(op: &Op, device: &Device, inputs: &[Tensor], outputs: &[TensorSpec]) -> Result<Vec<Tensor>> {
     match device.fallback() {
         Fallback::Forbid => {
@@ -352,6 +355,24 @@ fn on_host(op: &Op, device: &Device, inputs: &[Tensor], outputs: &[TensorSpec]) 
         Fallback::Allow => {}
     }
     device.opened.host.fetch_add(1, Ordering::Relaxed);
-    let values = inputs.iter().map(|t| Ok(RefTensor::from_host(&t.to_host()?))).collect::<Result<Vec<_>>>()?;
-    op.rule().reference(&values, outputs)?.iter().map(|value| Tensor::from_host(value.to_host()?, device)).collect()
+    let hosts = inputs.iter().map(Tensor::to_host).collect::<Result<Vec<_>>>()?;
+    let specs: Vec<TensorSpec> = inputs.iter().map(Tensor::spec).collect();
+    let has = |cpu: &Device| cpu != device && cpu.executor().supports(op, &specs) == Support::Native;
+    let results = match cpus().iter().find(|cpu| has(cpu)) {
+        Some(cpu) => on_cpu(op, cpu, hosts, outputs)?,
+        None => {
+            let values: Vec<RefTensor> = hosts.iter().map(RefTensor::from_host).collect();
+            op.rule().reference(&values, outputs)?.iter().map(RefTensor::to_host).collect::<Result<_>>()?
+        }
+    };
+    results.into_iter().map(|result| Tensor::from_host(result, device)).collect()
+}
+
+/// Natively on another device.
+fn on_cpu(op: &Op, cpu: &Device, inputs: Vec<HostTensor>, outputs: &[TensorSpec]) -> Result<Vec<HostTensor>> {
+    let tensors = inputs.into_iter().map(|host| Tensor::from_host(host, cpu)).collect::<Result<Vec<_>>>()?;
+    let mut operands: Vec<Operand<'_>> = tensors.iter().map(|tensor| Operand::Ref(tensor.view())).collect();
+    let buffers = cpu.executor().execute(op, &mut operands, outputs)?.into_vec();
+    let tensor = |(buffer, spec): (Buffer, &TensorSpec)| Tensor::from_buffer(buffer, spec.clone(), cpu);
+    buffers.into_iter().zip(outputs).map(tensor).map(|tensor| tensor.to_host()).collect()
 }

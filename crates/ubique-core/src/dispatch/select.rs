@@ -26,7 +26,7 @@ pub(crate) fn probe(backend: &dyn Backend) -> std::result::Result<Vec<DeviceInfo
 static OPENED: LazyLock<Mutex<HashMap<String, &'static Opened>>> = LazyLock::new(Mutex::default);
 
 /// Opens a backend's device, or gives the one that is open under the same name.
-fn open(backend: &dyn Backend, place: &Place, options: &OpenOptions) -> Result<Device> {
+pub(super) fn open(backend: &dyn Backend, place: &Place, options: &OpenOptions) -> Result<Device> {
     let choice = Choice { backend: backend.name().to_owned(), place: place.clone(), options: options.clone() };
     let name = choice.to_string();
     let opened = || OPENED.lock().unwrap_or_else(PoisonError::into_inner);

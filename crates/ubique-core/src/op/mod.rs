@@ -30,6 +30,7 @@ pub mod histogram;
 pub mod index;
 pub mod index_nd;
 pub mod layer_norm;
+pub mod linalg;
 pub mod matmul;
 pub mod meshgrid;
 pub mod optimizer;
@@ -272,6 +273,26 @@ ops! {
     Linear(matmul::Linear),
     /// A discrete Fourier transform.
     Fft(fft::Fft),
+    /// The factor of a positive definite matrix.
+    Cholesky(linalg::cholesky::Cholesky),
+    /// Equations with a triangular matrix.
+    SolveTriangular(linalg::triangular::SolveTriangular),
+    /// A lower and an upper triangular factor.
+    Lu(linalg::lu::Lu),
+    /// Linear equations.
+    Solve(linalg::solve::Solve),
+    /// The inverse of a matrix.
+    Inverse(linalg::inverse::Inverse),
+    /// The determinant.
+    Det(linalg::det::Det),
+    /// The determinant's sign and logarithm.
+    Slogdet(linalg::det::Slogdet),
+    /// An orthogonal and an upper triangular factor.
+    Qr(linalg::qr::Qr),
+    /// Eigenvalues and eigenvectors of a symmetric matrix.
+    Eigh(linalg::eigh::Eigh),
+    /// Singular values and vectors.
+    Svd(linalg::svd::Svd),
     /// Exponentials that sum to 1.
     Softmax(softmax::Softmax),
     /// The gradient of softmax.

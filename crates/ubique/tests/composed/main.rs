@@ -6,6 +6,7 @@ mod deformable;
 mod fourier;
 mod images;
 mod indexing;
+mod linear_algebra;
 mod losses;
 mod quantized;
 mod statistics;
