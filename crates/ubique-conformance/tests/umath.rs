@@ -14,6 +14,7 @@ const FUNCTIONS: &[(&str, Unary, u64, u64)] = &[
     ("arcsinh", Unary::Asinh, 0, 1),
     ("arctan", Unary::Atan, 0, 1),
     ("arctanh", Unary::Atanh, 0, 1),
+    ("cbrt", Unary::Cbrt, 0, 0),
     ("cos", Unary::Cos, 1, 1),
     ("cosh", Unary::Cosh, 0, 1),
     ("exp", Unary::Exp, 1, 1),

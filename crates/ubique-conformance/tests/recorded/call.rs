@@ -187,23 +187,6 @@ impl<'a> Call<'a> {
         Ok(self.extents(position, name)?.into())
     }
 
-    /// An axis of a tensor; PyTorch has one at 0 of tensors of rank 0 as well.
-    pub fn axis(&self, position: usize, name: &str, x: &Tensor, default: isize) -> Outcome<isize> {
-        match x.rank() {
-            0 => unmapped("an axis of a tensor of rank 0"),
-            _ => self.int(position, name, default),
-        }
-    }
-
-    /// As [`Call::axis`], several; empty where none is given.
-    pub fn axes(&self, position: usize, name: &str, x: &Tensor) -> Outcome<Vec<isize>> {
-        let axes = self.ints(position, name)?;
-        match axes.is_empty() || x.rank() > 0 {
-            true => Ok(axes),
-            false => unmapped("an axis of a tensor of rank 0"),
-        }
-    }
-
     /// A number in the call's own dtype.
     pub fn scalar(&self, position: usize, name: &str) -> Outcome<Option<Scalar>> {
         match self.get(position, name) {

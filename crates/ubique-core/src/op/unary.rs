@@ -153,6 +153,8 @@ unary! {
     Sqrt, sqrt => Row { name: "sqrt", float: f64::sqrt, vjp: Some(|_, y, g| (g * 0.5 / y).into()), saves: Saves::OUTPUTS, sample: (0.1, 4.0), ..ROW };
     /// 1/√x.
     Rsqrt, rsqrt => Row { name: "rsqrt", float: |x| 1.0 / x.sqrt(), vjp: Some(|_, y, g| (g * y * y * y * -0.5).into()), saves: Saves::OUTPUTS, sample: (0.1, 4.0), ..ROW };
+    /// Cube root, of negative numbers too.
+    Cbrt, cbrt => Row { name: "cbrt", float: libm::cbrt, vjp: Some(|_, y, g| (g / (y * y * 3.0)).into()), saves: Saves::OUTPUTS, sample: (0.2, 3.0), ..ROW };
     /// 1/x.
     Recip, recip => Row { name: "recip", float: |x| 1.0 / x, vjp: Some(|_, y, g| (g * y * y).tensor()?.neg()), saves: Saves::OUTPUTS, sample: (0.2, 3.0), ..ROW };
     /// x².

@@ -30,6 +30,7 @@ unary_types! {
     Log1p log1p,
     Sqrt sqrt,
     Rsqrt rsqrt,
+    Cbrt cbrt,
     Recip recip,
     Asin asin,
     Acos acos,

@@ -25,7 +25,7 @@ pub use exponential::{exp, exp2, expm1};
 pub use functions::*;
 pub use hyperbolic::{acosh, asinh, atanh, cosh, sinh, tanh};
 pub use logarithm::{ln, log1p, log2, log10};
-pub use power::{hypot, pow, recip, rsqrt, sqrt};
+pub use power::{cbrt, hypot, pow, recip, rsqrt, sqrt};
 pub use table::{UNARY, Unary};
 pub use trigonometric::{acos, asin, atan, atan2, cos, sin, tan};
 

@@ -15,6 +15,22 @@ pub fn rsqrt<S: Isa>(x: f32) -> f32 {
     1.0 / x.sqrt()
 }
 
+/// ∛x.
+#[inline(always)]
+pub fn cbrt<S: Isa>(x: f32) -> f32 {
+    let w = x.abs() as f64;
+    // A third of the bits is a third of the exponent: with the offset that makes up for its bias, 5 digits are right.
+    let high = (w.to_bits() >> 32) as u32 / 3 + 0x2a9f_7893;
+    let mut y = f64::from_bits((high as u64) << 32);
+    // Halley's steps triple the digits. Of 0 the factor is ½, and what is left vanishes in f32.
+    for _ in 0..2 {
+        let cube = y * y * y;
+        y *= S::fma(w, 2.0, cube) / S::fma(cube, 2.0, w);
+    }
+    let root = (y as f32).copysign(x);
+    if w < f64::INFINITY { root } else { x }
+}
+
 /// 1 / x.
 #[inline(always)]
 pub fn recip<S: Isa>(x: f32) -> f32 {

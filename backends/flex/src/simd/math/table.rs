@@ -36,6 +36,7 @@ pub static UNARY: &[Unary] = &[
     one::<Log1p>("log1p"),
     one::<Sqrt>("sqrt"),
     one::<Rsqrt>("rsqrt"),
+    one::<Cbrt>("cbrt"),
     one::<Recip>("recip"),
     one::<Asin>("asin"),
     one::<Acos>("acos"),

@@ -1,7 +1,8 @@
 //! Where ubique and PyTorch differ on purpose or by nature.
 
-/// An operator, the part of the message that tells the difference, and the reason.
+/// An operator (or "" for all), the part of the message that tells the difference, and the reason.
 const KNOWN: &[(&str, &str, &str)] = &[
+    ("", "a rank-0 tensor has no axes", "PyTorch gives scalars an axis 0; here an axis that is not there is an error"),
     ("sign", "got NaN, wanted 0", "NaN has no sign; PyTorch gives 0"),
     ("abs", "got NaN, wanted 0", "the derivative is the sign, and NaN has none"),
     ("sign", "does not take bool", "bools are no numbers"),
@@ -18,5 +19,5 @@ const KNOWN: &[(&str, &str, &str)] = &[
 
 /// Whether a difference is one of the table.
 pub fn is_known(op: &str, why: &str) -> bool {
-    KNOWN.iter().any(|(name, part, _)| *name == op && why.contains(part))
+    KNOWN.iter().any(|(name, part, _)| (name.is_empty() || *name == op) && why.contains(part))
 }

@@ -67,19 +67,19 @@ fn argsort(c: &Call<'_>) -> Outcome {
     let x = c.input()?;
     // Sorts here are always stable.
     c.flag(usize::MAX, "stable", false)?;
-    one(x.argsort(c.axis(1, "dim", x, -1)?, c.flag(2, "descending", false)?))
+    one(x.argsort(c.int(1, "dim", -1)?, c.flag(2, "descending", false)?))
 }
 
 fn sort(c: &Call<'_>) -> Outcome {
     let x = c.input()?;
     c.flag(usize::MAX, "stable", false)?;
-    let (values, places) = x.sort(c.axis(1, "dim", x, -1)?, c.flag(2, "descending", false)?)?;
+    let (values, places) = x.sort(c.int(1, "dim", -1)?, c.flag(2, "descending", false)?)?;
     Ok(vec![values, places])
 }
 
 fn topk(c: &Call<'_>) -> Outcome {
     let x = c.input()?;
-    let (k, axis) = (c.int(1, "k", 1)?.unsigned_abs(), c.axis(2, "dim", x, -1)?);
+    let (k, axis) = (c.int(1, "k", 1)?.unsigned_abs(), c.int(2, "dim", -1)?);
     let largest = c.flag(3, "largest", true)?;
     if !c.flag(4, "sorted", true)? {
         return unmapped("an order that is not defined");
@@ -148,7 +148,7 @@ fn repeat_interleave(c: &Call<'_>) -> Outcome {
     let Some(Arg::Int(count)) = c.get(1, "repeats") else { return unmapped("a count for each element") };
     let count = count.unsigned_abs() as usize;
     match c.get(2, "dim") {
-        Some(_) => one(x.repeat(count, c.axis(2, "dim", x, 0)?)),
+        Some(_) => one(x.repeat(count, c.int(2, "dim", 0)?)),
         None => one(x.reshape([x.elements()])?.repeat(count, 0)),
     }
 }
@@ -162,7 +162,7 @@ fn reshape(c: &Call<'_>) -> Outcome {
 }
 
 fn roll(c: &Call<'_>) -> Outcome {
-    let (x, shifts, axes) = (c.input()?, c.ints(1, "shifts")?, c.axes(2, "dims", c.input()?)?);
+    let (x, shifts, axes) = (c.input()?, c.ints(1, "shifts")?, c.ints(2, "dims")?);
     if !axes.is_empty() {
         return one(x.roll(&shifts, &axes));
     }
@@ -176,7 +176,7 @@ fn at(x: &Tensor, axis: isize, index: isize) -> Result<Tensor> {
 /// Axes of another extent than 1 stay as they are.
 fn squeeze(c: &Call<'_>) -> Outcome {
     let x = c.input()?;
-    let axes = c.axes(1, "dim", x)?;
+    let axes = c.ints(1, "dim")?;
     let named = axes.iter().map(|&axis| x.shape().axis(axis)).collect::<Result<Vec<_>>>()?;
     let goes = |axis: &usize| x.shape()[*axis] == 1 && (axes.is_empty() || named.contains(axis));
     let mut out = x.clone();
@@ -188,18 +188,18 @@ fn squeeze(c: &Call<'_>) -> Outcome {
 
 fn transpose(c: &Call<'_>) -> Outcome {
     let x = c.input()?;
-    one(x.transpose(c.axis(1, "dim0", x, 0)?, c.axis(2, "dim1", x, 0)?))
+    one(x.transpose(c.int(1, "dim0", 0)?, c.int(2, "dim1", 0)?))
 }
 
 fn unfold(c: &Call<'_>) -> Outcome {
     let x = c.input()?;
-    let axis = c.axis(1, "dimension", x, 0)?;
+    let axis = c.int(1, "dimension", 0)?;
     one(x.unfold(axis, c.int(2, "size", 1)?.unsigned_abs(), c.int(3, "step", 1)?.unsigned_abs()))
 }
 
 fn gather(c: &Call<'_>) -> Outcome {
     let x = c.input()?;
-    one(x.gather(c.axis(1, "dim", x, 0)?, c.tensor(2, "index")?))
+    one(x.gather(c.int(1, "dim", 0)?, c.tensor(2, "index")?))
 }
 
 fn take_along_dim(c: &Call<'_>) -> Outcome {
@@ -207,7 +207,7 @@ fn take_along_dim(c: &Call<'_>) -> Outcome {
     if c.get(2, "dim").is_none() {
         return one(x.reshape([x.elements()])?.gather(0, &index.reshape([index.elements()])?));
     }
-    let axis = c.axis(2, "dim", x, 0)?;
+    let axis = c.int(2, "dim", 0)?;
     let at = x.shape().axis(axis)?;
     let shape = x.shape().with(at, 1).broadcast(&index.shape().with(at, 1))?;
     let (x, index) = (x.expand(shape.with(at, x.shape()[at]))?, index.expand(shape.with(at, index.shape()[at]))?);
@@ -216,12 +216,12 @@ fn take_along_dim(c: &Call<'_>) -> Outcome {
 
 fn index_select(c: &Call<'_>) -> Outcome {
     let x = c.input()?;
-    one(x.index_select(c.axis(1, "dim", x, 0)?, c.tensor(2, "index")?))
+    one(x.index_select(c.int(1, "dim", 0)?, c.tensor(2, "index")?))
 }
 
 fn index_add(c: &Call<'_>) -> Outcome {
     let (x, index, source) = (c.input()?, c.tensor(2, "index")?, c.tensor(3, "source")?);
-    let axis = c.axis(1, "dim", x, 0)?;
+    let axis = c.int(1, "dim", 0)?;
     match c.scalar(4, "alpha")? {
         None => one(x.index_add(axis, index, source)),
         Some(alpha) => one(x.index_add(axis, index, &source.mul(alpha)?)),
@@ -239,7 +239,7 @@ fn corner(source: &Tensor, index: &Tensor) -> Result<Tensor> {
 
 fn scatter(c: &Call<'_>) -> Outcome {
     let (x, index) = (c.input()?, c.tensor(2, "index")?);
-    let axis = c.axis(1, "dim", x, 0)?;
+    let axis = c.int(1, "dim", 0)?;
     let combine = match c.text(usize::MAX, "reduce")? {
         Some("add") => Combine::Add,
         Some("multiply") => Combine::Mul,
@@ -253,7 +253,7 @@ fn scatter(c: &Call<'_>) -> Outcome {
 
 fn scatter_add(c: &Call<'_>) -> Outcome {
     let (x, index, source) = (c.input()?, c.tensor(2, "index")?, c.tensor(3, "src")?);
-    one(x.scatter(c.axis(1, "dim", x, 0)?, index, &corner(source, index)?, Combine::Add))
+    one(x.scatter(c.int(1, "dim", 0)?, index, &corner(source, index)?, Combine::Add))
 }
 
 /// The value may be a tensor of rank 0, which has a gradient.

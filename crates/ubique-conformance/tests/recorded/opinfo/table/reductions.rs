@@ -57,7 +57,7 @@ fn truths(c: &Call<'_>) -> Outcome<Tensor> {
 
 fn reduce(x: &Tensor, c: &Call<'_>, f: Over, keep: Over) -> Outcome {
     c.same_dtype("dtype")?;
-    let axes = c.axes(1, "dim", x)?;
+    let axes = c.ints(1, "dim")?;
     one(if c.flag(2, "keepdim", false)? { keep(x, &axes) } else { f(x, &axes) })
 }
 
@@ -67,13 +67,13 @@ fn arg_reduce(c: &Call<'_>, f: fn(&Tensor, isize, bool) -> Result<Tensor>) -> Ou
     match c.get(1, "dim") {
         None if keep => unmapped("all axes kept"),
         None => one(f(&x.reshape([x.elements()])?, 0, false)),
-        Some(_) => one(f(x, c.axis(1, "dim", x, 0)?, keep)),
+        Some(_) => one(f(x, c.int(1, "dim", 0)?, keep)),
     }
 }
 
 fn extremum(c: &Call<'_>, f: Over, keep: Over, place: fn(&Tensor, isize, bool) -> Result<Tensor>) -> Outcome {
     let x = c.input()?;
-    let (axis, kept) = (c.axis(1, "dim", x, 0)?, c.flag(2, "keepdim", false)?);
+    let (axis, kept) = (c.int(1, "dim", 0)?, c.flag(2, "keepdim", false)?);
     let values = if kept { keep(x, &[axis]) } else { f(x, &[axis]) };
     Ok(vec![values?, place(x, axis, kept)?])
 }
@@ -81,7 +81,7 @@ fn extremum(c: &Call<'_>, f: Over, keep: Over, place: fn(&Tensor, isize, bool) -
 fn scan(c: &Call<'_>, f: fn(&Tensor, isize) -> Result<Tensor>) -> Outcome {
     c.same_dtype("dtype")?;
     let x = c.input()?;
-    one(f(x, c.axis(1, "dim", x, 0)?))
+    one(f(x, c.int(1, "dim", 0)?))
 }
 
 /// PyTorch gives the places too; ubique has the values alone.
@@ -91,7 +91,7 @@ fn running_extremum(c: &Call<'_>, f: fn(&Tensor, isize) -> Result<Tensor>) -> Ou
 
 fn softmax(c: &Call<'_>, f: fn(&Tensor, isize) -> Result<Tensor>) -> Outcome {
     let x = c.input()?;
-    one(f(x, c.axis(1, "dim", x, 0)?))
+    one(f(x, c.int(1, "dim", 0)?))
 }
 
 fn norm(c: &Call<'_>, name: &str, default: isize) -> Outcome {
@@ -101,7 +101,7 @@ fn norm(c: &Call<'_>, name: &str, default: isize) -> Outcome {
         Some(Arg::Text(text)) if text == "fro" => 2.0,
         _ => c.float(1, name, default as f64)?,
     };
-    let axes = c.axes(2, "dim", x)?;
+    let axes = c.ints(2, "dim")?;
     one(if c.flag(3, "keepdim", false)? { x.norm_keepdim(p, &axes) } else { x.norm(p, &axes) })
 }
 
@@ -114,7 +114,7 @@ fn variance(c: &Call<'_>, f: Spread, keep: Spread) -> Outcome {
     if let Some(Arg::Bool(flag)) = c.get(1, "dim") {
         return one(f(x, &[], unbiased(*flag)));
     }
-    let axes = c.axes(1, "dim", x)?;
+    let axes = c.ints(1, "dim")?;
     let ddof = match c.maybe_float(usize::MAX, "correction")? {
         Some(correction) => correction,
         None => unbiased(c.flag(2, "unbiased", true)?),
