@@ -63,10 +63,18 @@ fn derivatives(case: &Case, checkpointing: Checkpointing) -> Result<Derivatives>
     Ok(all.map(|g| g.and_then(|g| bytes(&g)).map_err(|error| error.to_string())).collect())
 }
 
+/// Whether the reference takes the case's operands: some cases show what has to be refused, such as singular matrices.
+fn has_result(case: &Case) -> bool {
+    let outputs = case.op.infer(&case.specs()).unwrap();
+    case.op.rule().reference(&case.operands(), &outputs).is_ok()
+}
+
 #[test]
 fn every_case_has_the_same_derivatives_kept_and_recomputed() {
     let cases = Op::cases().into_iter().filter(|case| {
-        case.op.rule().gradient() != Gradient::None && case.inputs.iter().any(|i| i.spec.dtype.is_float())
+        case.op.rule().gradient() != Gradient::None
+            && case.inputs.iter().any(|i| i.spec.dtype.is_float())
+            && has_result(case)
     });
     let (mut checked, mut differ) = (0, Vec::new());
     let (mut ran, device) = ([0; 2], device());
