@@ -158,7 +158,7 @@ fn blocks_cross_threads() {
     let pool = HostPool::new();
     let (send, receive) = mpsc::channel::<(Block, u8)>();
     std::thread::scope(|scope| {
-        for worker in 0..4u64 {
+        let start = |worker: u64| {
             let (pool, send) = (pool.clone(), send.clone());
             scope.spawn(move || {
                 let mut kept = Vec::new();
@@ -180,10 +180,13 @@ fn blocks_cross_threads() {
                         pool.trim();
                     }
                 }
-            });
-        }
+            })
+        };
+        let workers = [0, 1, 2, 3].map(start);
         drop(send);
         assert!(receive.into_iter().all(|(block, value)| holds(&block, value)));
+        // The scope alone waits for what they run, not until they have put their caches away.
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
     });
     let usage = pool.usage();
     assert_eq!((usage.live_bytes, usage.live_blocks, usage.requested_bytes, usage.allocations), (0, 0, 0, 12_000));
