@@ -70,21 +70,10 @@ impl DType {
         DType::F8E5M2,
     ];
     /// The element types that ops compute with, floats first.
-    pub const COMPUTED: [DType; 13] = [
-        DType::F64,
-        DType::F32,
-        DType::F16,
-        DType::BF16,
-        DType::I64,
-        DType::I32,
-        DType::I16,
-        DType::I8,
-        DType::U64,
-        DType::U32,
-        DType::U16,
-        DType::U8,
-        DType::Bool,
-    ];
+    pub const COMPUTED: [DType; 13] = match DType::ALL.first_chunk() {
+        Some(computed) => *computed,
+        None => panic!("there are more dtypes than those that ops compute with"),
+    };
     /// The floating-point types that ops compute with.
     pub const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
     /// The integer types, signed first.

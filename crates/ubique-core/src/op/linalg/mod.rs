@@ -135,7 +135,8 @@ fn symmetric_part(x: &Tensor) -> Result<Tensor> {
     ((x + x.t()) * 0.5).tensor()
 }
 
-/// Matrices whose elements on the diagonal are distinct and large beside the others. With `turned`, their rows are moved on by one, so that elimination has to exchange them.
+/// Matrices whose elements on the diagonal are distinct and large beside the others. With `turned`, their rows are moved on
+/// by one, so that elimination has to exchange them.
 fn dominant(rows: usize, columns: usize, count: usize, turned: bool) -> Fill {
     let mut values = vec![0.0; count * rows * columns];
     Philox::new(0xa19e).fill_uniform_f64(0, &mut values);
