@@ -272,7 +272,10 @@ pub fn linear(context: &Context, op: &QuantizedLinear, operands: &[&View], out: 
         let target = Shared::new(result.uninit());
         let grain = (GRAIN / columns).max(1);
         context.threads.ranges(op.outputs, grain, &|range| match product.rows <= FEW {
-            true => range.for_each(|output| product.few(output, target)),
+            true => {
+                let mut space = Vec::new();
+                range.for_each(|output| product.few(output, target, &mut space));
+            }
             false => {
                 let ends = range.clone().skip(PANEL).step_by(PANEL).chain([range.end]);
                 range.step_by(PANEL).zip(ends).for_each(|(first, end)| product.many(first..end, target));
@@ -296,10 +299,9 @@ struct Product<'a> {
 
 impl Product<'_> {
     /// One output of all rows, from the integers.
-    fn few(&self, output: usize, target: Shared<'_, MaybeUninit<f32>>) {
+    fn few(&self, output: usize, target: Shared<'_, MaybeUninit<f32>>, space: &mut Vec<i8>) {
         let Weight { integers, scales, columns } = self.weight;
-        let mut space = Vec::new();
-        let integers = integers.row(output, columns, &mut space);
+        let integers = integers.row(output, columns, space);
         let block = scales.block;
         let is_whole = block.is_multiple_of(LANES) && columns.is_multiple_of(block);
         let (scales, zero_points) = scales.row(output);
