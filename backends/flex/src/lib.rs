@@ -58,5 +58,6 @@ fn info() -> DeviceInfo {
         default_float: DType::F32,
         default_int: DType::I64,
         priority: 0,
+        unavailable: None,
     }
 }

@@ -79,6 +79,7 @@ impl Sim {
             default_float: DType::F32,
             default_int: DType::I32,
             priority: 0,
+            unavailable: None,
         }
     }
 }

@@ -52,7 +52,7 @@ fn write_data(dir: &Path, count: usize) {
 fn devices_are_listed() {
     let devices = json(&run(&["devices", "--json"]))["devices"].as_array().unwrap().clone();
     let flex = devices.iter().find(|d| d["device"] == "flex:0").unwrap();
-    assert_eq!(flex["usable"], true);
+    assert_eq!(flex["state"], "ready");
     let table = run(&["devices"]);
     assert!(String::from_utf8_lossy(&table.stdout).contains("flex:0"));
 }

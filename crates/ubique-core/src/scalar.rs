@@ -11,13 +11,43 @@ use crate::dtype::DType;
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Scalar {
     /// A floating-point value.
-    Float(f64),
+    Float(#[serde(with = "real")] f64),
     /// A signed integer.
     Int(i64),
     /// An unsigned integer.
     UInt(u64),
     /// A truth value.
     Bool(bool),
+}
+
+/// An f64 in texts: a number, or `"inf"`, `"-inf"`, `"NaN"`, which JSON has no numbers for.
+pub(crate) mod real {
+    use serde::de::{Deserialize, Deserializer, Error, Unexpected};
+    use serde::ser::Serializer;
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        if value.is_finite() || !serializer.is_human_readable() {
+            return serializer.serialize_f64(*value);
+        }
+        serializer.collect_str(value)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Text {
+            Number(f64),
+            Name(String),
+        }
+        if !deserializer.is_human_readable() {
+            return f64::deserialize(deserializer);
+        }
+        match Text::deserialize(deserializer)? {
+            Text::Number(value) => Ok(value),
+            Text::Name(name) if matches!(name.as_str(), "inf" | "-inf" | "NaN") => Ok(name.parse().unwrap_or(f64::NAN)),
+            Text::Name(name) => Err(D::Error::invalid_value(Unexpected::Str(&name), &"a number, inf, -inf or NaN")),
+        }
+    }
 }
 
 impl Scalar {

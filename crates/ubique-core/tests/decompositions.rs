@@ -65,6 +65,7 @@ impl Backend for NoKernels {
             default_float: DType::F32,
             default_int: DType::I64,
             priority: 0,
+            unavailable: None,
         }])
     }
 

@@ -56,6 +56,7 @@ impl Backend for NothingBackend {
             default_float: DType::F32,
             default_int: DType::I64,
             priority: 0,
+            unavailable: None,
         }])
     }
     fn open(&self, _index: usize, _options: &OpenOptions) -> Result<Arc<dyn Executor>> {

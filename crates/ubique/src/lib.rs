@@ -14,12 +14,15 @@
 //! # }
 //! ```
 //!
-//! Backends are cargo features (all on by default), and linking one is all it takes to have it: `flex` is the eager CPU.
+//! Backends are cargo features (all on by default), and linking one is all it takes to have it: `flex` is the eager CPU,
+//! `plugins` loads those that `UBIQUE_PLUGIN_PATH` and the config file name.
 
 pub use ubique_core::*;
 
 #[cfg(feature = "flex")]
 use ubique_flex as _;
+#[cfg(feature = "plugins")]
+use ubique_plugin as _;
 
 /// The README's example is a test.
 #[cfg(doctest)]

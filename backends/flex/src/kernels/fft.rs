@@ -1,16 +1,12 @@
 //! Fourier transforms by rustfft: lines are gathered a few at a time, transformed side by side, and put in their places.
 
-use std::collections::HashMap;
 use std::mem::MaybeUninit;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use rustfft::num_complex::Complex;
-use rustfft::num_traits::Zero;
-use rustfft::{FftDirection, FftNum, FftPlanner, FftPlannerScalar};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::op::fft::Fft;
 use ubique_core::{Error, Result, TensorSpec};
+use ubique_flex_fft::{Complex, Plan, Planned, Zero};
 
 use super::dtype::for_float;
 use super::float::{Float, Wide};
@@ -19,49 +15,6 @@ use super::rows::GRAIN;
 use crate::executor::Context;
 use crate::memory::{Out, Shared, elements};
 use crate::simd::Level;
-
-type Plan<W> = Arc<dyn rustfft::Fft<W>>;
-type Plans<W> = Mutex<HashMap<(usize, bool), Plan<W>>>;
-
-/// Elements of all plans kept, beyond which they are made anew.
-const KEPT: usize = 1 << 22;
-
-/// A type that transforms are computed in, with the plans made for it.
-trait Planned: Wide + FftNum {
-    fn plans() -> &'static Plans<Self>;
-}
-
-impl Planned for f32 {
-    fn plans() -> &'static Plans<f32> {
-        static PLANS: LazyLock<Plans<f32>> = LazyLock::new(Mutex::default);
-        &PLANS
-    }
-}
-
-impl Planned for f64 {
-    fn plans() -> &'static Plans<f64> {
-        static PLANS: LazyLock<Plans<f64>> = LazyLock::new(Mutex::default);
-        &PLANS
-    }
-}
-
-/// The plan for a length and direction.
-fn plan<W: Planned>(n: usize, inverse: bool) -> Plan<W> {
-    let mut plans = W::plans().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(plan) = plans.get(&(n, inverse)) {
-        return plan.clone();
-    }
-    if plans.keys().map(|(n, _)| n).sum::<usize>() > KEPT {
-        plans.clear();
-    }
-    let direction = if inverse { FftDirection::Inverse } else { FftDirection::Forward };
-    let plan = match Level::current() {
-        Level::Portable => FftPlannerScalar::new().plan_fft(n, direction),
-        _ => FftPlanner::new().plan_fft(n, direction),
-    };
-    plans.insert((n, inverse), plan.clone());
-    plan
-}
 
 /// The transform of real and, where there are any, imaginary parts.
 pub fn fft(context: &Context, op: &Fft, parts: &[&View], outputs: &[TensorSpec]) -> Result<Vec<Buffer>> {
@@ -81,7 +34,7 @@ fn run<T: Float<Wide: Planned>>(
         let to = Lines::of_shape(&outputs[0].shape, op.axis);
         let job = Job {
             sources: sources.collect::<Result<Vec<_>>>()?,
-            plan: plan(to.len, op.inverse),
+            plan: <T::Wide as Planned>::plan(to.len, op.inverse, Level::current() != Level::Portable),
             scale: <T::Wide as Wide>::from_f64(op.scale(to.len)),
             to,
             targets: [Shared::new(re.uninit()), Shared::new(im.uninit())],

@@ -3,14 +3,25 @@
 use anyhow::Result;
 use serde::Serialize;
 use ubique::backend::DeviceInfo;
+use ubique::dispatch::Probed;
+use ubique::dispatch::State::{Disabled, Ready, Unavailable};
 use ubique::{Device, Dispatch};
 
 use crate::output::{Outcome, Output, Table};
 
+/// Whether a device can be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ready,
+    Unavailable,
+    Disabled,
+}
+
 #[derive(Serialize)]
 struct Row {
     device: String,
-    usable: bool,
+    state: State,
     /// Whether `auto` opens this device.
     auto: bool,
     id: Option<u32>,
@@ -38,38 +49,44 @@ pub fn run(output: &mut Output) -> Result<Outcome> {
 
 fn rows(chosen: &str) -> Vec<Row> {
     let mut rows = Vec::new();
-    for probed in Dispatch::probe() {
-        match probed.devices {
-            Err(why) => {
-                let (device, why) = (probed.backend, Some(why.to_string()));
-                rows.push(Row { device, usable: false, auto: false, id: None, why, info: None });
+    for Probed { backend, state } in Dispatch::probe() {
+        let without =
+            |state, why| Row { device: backend.clone(), state, auto: false, id: None, why: Some(why), info: None };
+        match state {
+            Ready(list) => {
+                let row = |(index, info)| row(format!("{backend}:{index}"), info, chosen);
+                rows.extend(list.into_iter().enumerate().map(row));
             }
-            Ok(list) => {
-                for (index, info) in list.into_iter().enumerate() {
-                    let device = format!("{}:{index}", probed.backend);
-                    let opened = Device::new(&device);
-                    rows.push(Row {
-                        auto: device == chosen,
-                        usable: opened.is_ok(),
-                        id: opened.as_ref().ok().map(|d| d.id().into()),
-                        why: opened.err().map(|e| e.to_string()),
-                        info: Some(info),
-                        device,
-                    });
-                }
-            }
+            Unavailable(why) => rows.push(without(State::Unavailable, why.to_string())),
+            Disabled(why) => rows.push(without(State::Disabled, why)),
         }
     }
     rows
 }
 
+fn row(device: String, info: DeviceInfo, chosen: &str) -> Row {
+    let opened = match &info.unavailable {
+        Some(why) => Err(why.to_string()),
+        None => Device::new(&device).map_err(|error| error.message().to_owned()),
+    };
+    Row {
+        auto: device == chosen,
+        state: if opened.is_ok() { State::Ready } else { State::Unavailable },
+        id: opened.as_ref().ok().map(|opened| opened.id().into()),
+        why: opened.err(),
+        info: Some(info),
+        device,
+    }
+}
+
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&["device", "state", "what it is", "driver"]);
     for row in rows {
-        let state = match (row.usable, row.auto) {
-            (true, true) => "ready, auto",
-            (true, false) => "ready",
-            (false, _) => "unavailable",
+        let state = match (row.state, row.auto) {
+            (State::Ready, true) => "ready, auto",
+            (State::Ready, false) => "ready",
+            (State::Unavailable, _) => "unavailable",
+            (State::Disabled, _) => "disabled",
         };
         let (what, driver) = match (&row.why, &row.info) {
             (Some(why), _) => (why.clone(), String::new()),

@@ -3,6 +3,7 @@
 //! Object-safe on purpose: one compiled copy of this crate serves every backend, linked in or loaded later.
 
 pub mod buffer;
+pub mod deadline;
 pub mod memory;
 pub mod pending;
 pub mod pool;
@@ -16,7 +17,7 @@ use buffer::Buffer;
 use pending::Pending;
 
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::HostTensor;
 use crate::layout::Layout;
 use crate::op::Op;
@@ -41,6 +42,14 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Where there is no such device, or it cannot be opened.
     fn open(&self, index: usize, options: &OpenOptions) -> Result<Arc<dyn Executor>>;
+
+    /// Opens a device by its address, such as `wss://host:4000/2`: for backends whose devices cannot be listed.
+    ///
+    /// # Errors
+    /// Where the address is none of this backend's, or nothing answers there.
+    fn connect(&self, address: &str, _options: &OpenOptions) -> Result<Arc<dyn Executor>> {
+        Err(Error::device(format!("{} has devices by number, not by address such as {address:?}", self.name())))
+    }
 }
 
 /// One opened device. Operands arrive validated: an executor never checks shapes again.
@@ -236,6 +245,8 @@ pub struct DeviceInfo {
     pub default_int: DType,
     /// `auto` takes the device of the highest kind, then of the highest priority.
     pub priority: i32,
+    /// Why a device that is known cannot be opened, and what to do about it.
+    pub unavailable: Option<Unavailable>,
 }
 
 impl DeviceInfo {
@@ -251,7 +262,7 @@ impl DeviceInfo {
     }
 }
 
-/// Why a backend has no device, and what to do about it.
+/// Why a device cannot be had, or a backend has none, and what to do about it.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Unavailable {
     /// The reason, in a sentence.
@@ -267,6 +278,12 @@ impl fmt::Display for Unavailable {
             Some(hint) => write!(f, " ({hint})"),
             None => Ok(()),
         }
+    }
+}
+
+impl From<&Unavailable> for Error {
+    fn from(why: &Unavailable) -> Error {
+        Error::unavailable(why.to_string())
     }
 }
 

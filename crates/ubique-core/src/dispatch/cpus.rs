@@ -22,7 +22,7 @@ pub(crate) fn cpus() -> Arc<[Device]> {
     // Not under the lock: a backend may take its time.
     let mut found = Vec::new();
     for backend in &backends {
-        for (index, info) in select::probe(&**backend).unwrap_or_default().into_iter().enumerate() {
+        for (index, info) in select::probe(backend).unwrap_or_default().into_iter().enumerate() {
             if info.kind == DeviceKind::Cpu
                 && let Ok(device) = select::open(&**backend, &Place::Index(index), &OpenOptions::default())
             {

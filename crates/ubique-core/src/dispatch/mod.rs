@@ -23,13 +23,24 @@ use crate::tensor::Tensor;
 #[derive(Debug)]
 pub struct Dispatch;
 
-/// What one backend answered when asked for its devices.
+/// What is known of one backend.
 #[derive(Clone, Debug)]
 pub struct Probed {
     /// The backend's name.
     pub backend: String,
-    /// Its devices, or why there are none.
-    pub devices: std::result::Result<Vec<DeviceInfo>, Unavailable>,
+    /// Whether it can be used.
+    pub state: State,
+}
+
+/// Whether a backend can be used.
+#[derive(Clone, Debug)]
+pub enum State {
+    /// It has these devices. Of those too some may be unavailable, each with a reason of its own.
+    Ready(Vec<DeviceInfo>),
+    /// It has no device, or cannot be had at all.
+    Unavailable(Unavailable),
+    /// A config file says that it is not to be used; the reason names the file.
+    Disabled(String),
 }
 
 impl Dispatch {
@@ -41,12 +52,19 @@ impl Dispatch {
         registry::register(backend)
     }
 
-    /// Asks every backend for its devices. A backend that panics is reported as unavailable.
+    /// Asks every backend for its devices, all at the same time. A backend that panics or gives no answer within seconds is
+    /// unavailable. Those that are disabled are not asked.
     pub fn probe() -> Vec<Probed> {
-        registry::backends()
-            .iter()
-            .map(|b| Probed { backend: b.name().to_owned(), devices: select::probe(&**b) })
-            .collect()
+        let backends = registry::backends();
+        let ready = select::probe_all(&backends).into_iter().map(|answer| match answer {
+            Ok(devices) => State::Ready(devices),
+            Err(why) => State::Unavailable(why),
+        });
+        let probed = |(name, state): (String, State)| Probed { backend: name, state };
+        let names = backends.iter().map(|backend| backend.name().to_owned());
+        let disabled = registry::disabled().into_iter().map(|(name, why)| (name, State::Disabled(why)));
+        let rejected = registry::rejected().into_iter().map(|it| (it.name, State::Unavailable(it.why)));
+        names.zip(ready).chain(disabled).chain(rejected).map(probed).collect()
     }
 
     /// The devices of one backend, by name, in the form that [`Device::new`] takes.
@@ -56,7 +74,7 @@ impl Dispatch {
     pub fn enumerate(backend: &str) -> Result<Vec<String>> {
         let found = registry::find(backend)?;
         let devices =
-            select::probe(&*found).map_err(|u| crate::Error::unavailable(u.to_string()).with_device(backend))?;
+            select::probe(&found).map_err(|u| crate::Error::unavailable(u.to_string()).with_device(backend))?;
         Ok((0..devices.len()).map(|i| format!("{backend}:{i}")).collect())
     }
 

@@ -20,6 +20,9 @@ pub struct Requirements {
 impl Requirements {
     /// Refuses a device by what is known before it is opened.
     pub(crate) fn check_info(&self, info: &DeviceInfo) -> Result<()> {
+        if let Some(why) = &info.unavailable {
+            return Err(why.into());
+        }
         if let Some(dtype) = self.dtypes.iter().find(|&&dtype| !info.supports(dtype)) {
             return Err(Error::dtype(format!("it lacks {dtype}")));
         }

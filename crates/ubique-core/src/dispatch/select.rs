@@ -1,10 +1,11 @@
 //! From a device's name to an opened device. The grammar is that of [`Selection`]; `UBIQUE_DEVICE`, or else the config file,
 //! says what `auto` means.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use crate::backend::deadline::{self, Started};
 use crate::backend::{Backend, DeviceInfo, DeviceKind, Executor, OpenOptions, Unavailable, registry};
 use crate::dispatch::config;
 use crate::dispatch::device::{Device, DeviceId, Opened};
@@ -15,12 +16,50 @@ use crate::error::{Error, Result};
 /// The environment variable that says which device `auto` is.
 pub(crate) const VARIABLE: &str = "UBIQUE_DEVICE";
 
-/// Asks a backend for its devices; a panic becomes a reason.
-pub(crate) fn probe(backend: &dyn Backend) -> std::result::Result<Vec<DeviceInfo>, Unavailable> {
-    catch_unwind(AssertUnwindSafe(|| backend.probe())).unwrap_or_else(|_| {
-        let hint = Some("this is a fault of the backend; please report it to its authors".to_owned());
-        Err(Unavailable { why: "the backend panicked while looking for devices".to_owned(), hint })
-    })
+/// What a backend answers when asked for its devices.
+type Answer = std::result::Result<Vec<DeviceInfo>, Unavailable>;
+
+/// Backends that were asked and have not answered yet.
+static SILENT: LazyLock<Mutex<BTreeSet<String>>> = LazyLock::new(Mutex::default);
+
+fn silent() -> MutexGuard<'static, BTreeSet<String>> {
+    SILENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Asks a backend for its devices; a panic or silence becomes a reason.
+pub(crate) fn probe(backend: &Arc<dyn Backend>) -> Answer {
+    finish(start(backend))
+}
+
+/// Asks several at the same time.
+pub(crate) fn probe_all(backends: &[Arc<dyn Backend>]) -> Vec<Answer> {
+    let started: Vec<_> = backends.iter().map(start).collect();
+    started.into_iter().map(finish).collect()
+}
+
+/// `None` where an earlier question is still open: a second thread would hang like the first.
+fn start(backend: &Arc<dyn Backend>) -> Option<Started<Answer>> {
+    let name = backend.name().to_owned();
+    if silent().contains(&name) {
+        return None;
+    }
+    let backend = backend.clone();
+    Some(deadline::start(deadline::PROBE, move || {
+        silent().insert(name.clone());
+        let answer = catch_unwind(AssertUnwindSafe(|| backend.probe()));
+        silent().remove(&name);
+        answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }))
+}
+
+fn finish(started: Option<Started<Answer>>) -> Answer {
+    let why = match started.map(Started::finish) {
+        Some(Ok(answer)) => return answer,
+        Some(Err(why)) => format!("the backend {why} when asked for its devices"),
+        None => "the backend has not answered an earlier question for its devices".to_owned(),
+    };
+    let hint = "its driver or library may be at fault; leave it out with the key `disabled` in ubique.toml";
+    Err(Unavailable { why, hint: Some(hint.to_owned()) })
 }
 
 static OPENED: LazyLock<Mutex<HashMap<String, &'static Opened>>> = LazyLock::new(Mutex::default);
@@ -42,12 +81,18 @@ pub(super) fn open(backend: &dyn Backend, place: &Place, options: &OpenOptions) 
 }
 
 fn open_new(backend: &dyn Backend, place: &Place, options: &OpenOptions) -> Result<(Arc<dyn Executor>, u16)> {
-    let (index, number) = match place {
-        Place::Index(index) => (*index, u16::try_from(*index)),
-        Place::Address(_) => return Err(Error::device("this backend has devices by number, not by address")),
+    let number = match place {
+        Place::Index(index) => {
+            u16::try_from(*index).map_err(|_| Error::device(format!("{index} is too large a device number")))?
+        }
+        // Devices by address share one number: they are found again by their names.
+        Place::Address(_) => u16::MAX,
     };
-    let number = number.map_err(|_| Error::device(format!("{index} is too large a device number")))?;
-    let executor = catch_unwind(AssertUnwindSafe(|| backend.open(index, options)))
+    let open = || match place {
+        Place::Index(index) => backend.open(*index, options),
+        Place::Address(address) => backend.connect(address, options),
+    };
+    let executor = catch_unwind(AssertUnwindSafe(open))
         .unwrap_or_else(|_| Err(Error::backend("the backend panicked while opening the device")))?;
     Ok((executor, number))
 }
@@ -137,8 +182,9 @@ fn open_best(choice: &Choice, needs: &Requirements, accept: impl Fn(DeviceKind) 
     };
     let mut turned_down = TurnedDown::default();
     let mut candidates = Vec::new();
-    for backend in registry::backends() {
-        match probe(&*backend) {
+    let backends = registry::backends();
+    for (backend, answer) in backends.iter().zip(probe_all(&backends)) {
+        match answer {
             Ok(devices) => {
                 for (i, info) in devices.into_iter().enumerate().filter(|(_, info)| accept(info.kind)) {
                     match needs.check_info(&info) {
@@ -149,6 +195,9 @@ fn open_best(choice: &Choice, needs: &Requirements, accept: impl Fn(DeviceKind) 
             }
             Err(why) => turned_down.add(backend.name(), &why.to_string()),
         }
+    }
+    for (name, why) in registry::disabled() {
+        turned_down.add(name, &why);
     }
     // Stable: among equals the order of backends decides.
     candidates.sort_by_key(|c| std::cmp::Reverse(c.0));

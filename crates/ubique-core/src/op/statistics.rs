@@ -143,6 +143,7 @@ pub struct Norm {
     /// Over which axes: sorted, without repeats.
     pub axes: Dims<usize>,
     /// The order of the norm.
+    #[serde(with = "crate::scalar::real")]
     pub p: f64,
 }
 

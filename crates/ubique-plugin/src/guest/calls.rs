@@ -1,0 +1,278 @@
+//! The functions of the table.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::null;
+
+use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::{Backend, OpenOptions, Operand, Support, View};
+use ubique_core::{Error, Op, Result};
+
+use super::handles::{
+    BufferHandle, DeviceHandle, Foreign, OpHandle, buffer, device, list, op, spec, specs, view, write_info,
+};
+use super::{guarded, guarded_or};
+use crate::abi;
+use crate::text;
+
+/// # Safety
+/// The context of a table of [`super::export`].
+unsafe fn backend<'a>(context: *mut c_void) -> &'a dyn Backend {
+    // SAFETY: as the caller promises.
+    unsafe { &**context.cast::<Box<dyn Backend>>() }
+}
+
+pub unsafe extern "C" fn probe(
+    context: *mut c_void,
+    devices: *mut abi::DeviceInfo,
+    capacity: usize,
+    count: *mut usize,
+    error: *mut abi::Error,
+) -> abi::Code {
+    let mut hint = None;
+    let body = || {
+        // SAFETY: the host passes the table's context, a list with room for `capacity`, and a place for the count.
+        let (backend, count) = unsafe { (backend(context), &mut *count) };
+        let infos = backend.probe().map_err(|unavailable| {
+            hint = unavailable.hint;
+            Error::unavailable(unavailable.why)
+        })?;
+        *count = infos.len();
+        for (place, info) in infos.iter().take(capacity).enumerate() {
+            let info = write_info(info)?;
+            // SAFETY: within the capacity.
+            unsafe { devices.add(place).write(info) };
+        }
+        Ok(())
+    };
+    // SAFETY: the host passes a place for an error.
+    let code = unsafe { guarded(error, body) };
+    if let Some(hint) = hint {
+        // SAFETY: as above.
+        text::write(&hint, unsafe { &mut (*error).hint });
+    }
+    code
+}
+
+pub unsafe extern "C" fn open_device(
+    context: *mut c_void,
+    index: usize,
+    options: *const abi::OpenOptions,
+    handle: *mut *mut abi::Device,
+    error: *mut abi::Error,
+) -> abi::Code {
+    let body = || {
+        // SAFETY: the host passes the table's context, options, and a place for the handle.
+        let (backend, options, handle) = unsafe { (backend(context), &*options, &mut *handle) };
+        let options = OpenOptions {
+            threads: usize::try_from(options.threads).ok().filter(|&threads| threads > 0),
+            memory_limit: Some(options.memory_limit).filter(|&bytes| bytes > 0),
+        };
+        let executor = backend.open(index, &options)?;
+        *handle = Box::into_raw(Box::new(DeviceHandle { executor })).cast();
+        Ok(())
+    };
+    // SAFETY: the host passes a place for an error.
+    unsafe { guarded(error, body) }
+}
+
+pub unsafe extern "C" fn close_device(handle: *mut abi::Device) {
+    // SAFETY: a handle of `open_device`, given back once.
+    guarded_or((), || drop(unsafe { Box::from_raw(handle.cast::<DeviceHandle>()) }));
+}
+
+pub unsafe extern "C" fn prepare_op(
+    _device: *mut abi::Device,
+    _name: *const c_char,
+    json: *const c_char,
+    handle: *mut *mut abi::Op,
+    error: *mut abi::Error,
+) -> abi::Code {
+    let body = || {
+        // SAFETY: the host passes a NUL-terminated text and a place for the handle.
+        let (json, handle) = unsafe { (CStr::from_ptr(json), &mut *handle) };
+        let read = serde_json::from_slice::<Op>(json.to_bytes());
+        let op = read.map_err(|e| Error::unsupported(format!("the op cannot be read: {e}")))?;
+        *handle = Box::into_raw(Box::new(OpHandle { op })).cast();
+        Ok(())
+    };
+    // SAFETY: the host passes a place for an error.
+    unsafe { guarded(error, body) }
+}
+
+pub unsafe extern "C" fn free_op(handle: *mut abi::Op) {
+    // SAFETY: a handle of `prepare_op`, given back once.
+    guarded_or((), || drop(unsafe { Box::from_raw(handle.cast::<OpHandle>()) }));
+}
+
+pub unsafe extern "C" fn supports(
+    handle: *mut abi::Device,
+    prepared: *const abi::Op,
+    inputs: *const abi::Spec,
+    count: usize,
+) -> u32 {
+    guarded_or(0, || {
+        // SAFETY: live handles and a valid list, by the contract.
+        let (device, op, inputs) = unsafe { (device(handle), op(prepared), specs(list(inputs, count))) };
+        inputs.is_ok_and(|inputs| device.executor.supports(&op.op, &inputs) == Support::Native).into()
+    })
+}
+
+pub unsafe extern "C" fn upload(
+    handle: *mut abi::Device,
+    raw: *const abi::Spec,
+    memory: abi::Memory,
+    result: *mut *mut abi::Buffer,
+    error: *mut abi::Error,
+) -> abi::Code {
+    let foreign = Foreign::new(memory);
+    let body = || {
+        // SAFETY: a live handle, a valid spec and a place for the result, by the contract.
+        let (device, spec, result) = unsafe { (device(handle), spec(&*raw)?, &mut *result) };
+        *result = BufferHandle::export(device.executor.upload(foreign.into_tensor(spec)?)?);
+        Ok(())
+    };
+    // SAFETY: the host passes a place for an error.
+    unsafe { guarded(error, body) }
+}
+
+pub unsafe extern "C" fn download(
+    handle: *mut abi::Device,
+    raw: *const abi::View,
+    target: *mut c_void,
+    bytes: usize,
+    error: *mut abi::Error,
+) -> abi::Code {
+    let body = || {
+        // SAFETY: a live handle, a valid view and room for that many bytes, by the contract.
+        let (device, view) = unsafe { (device(handle), view(&*raw, buffer((*raw).buffer).buffer()?)?) };
+        let host = device.executor.download(&view)?.wait()?;
+        let source = host.bytes();
+        if source.len() != bytes {
+            return Err(Error::backend(format!("the download has {} bytes instead of {bytes}", source.len())));
+        }
+        // SAFETY: as above; fresh host memory does not overlap the device's.
+        unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target.cast(), bytes) };
+        Ok(())
+    };
+    // SAFETY: the host passes a place for an error.
+    unsafe { guarded(error, body) }
+}
+
+pub unsafe extern "C" fn free_buffer(handle: *mut abi::Buffer) {
+    // SAFETY: a handle of `BufferHandle::export`, given back once.
+    guarded_or((), || drop(unsafe { Box::from_raw(handle.cast::<BufferHandle>()) }));
+}
+
+pub unsafe extern "C" fn host_pointer(_device: *mut abi::Device, handle: *mut abi::Buffer) -> *const c_void {
+    guarded_or(null(), || {
+        // SAFETY: a live handle, by the contract.
+        unsafe { buffer(handle) }.host_pointer().cast()
+    })
+}
+
+pub unsafe extern "C" fn check_buffer(
+    _device: *mut abi::Device,
+    handle: *mut abi::Buffer,
+    error: *mut abi::Error,
+) -> abi::Code {
+    // SAFETY: a live handle and a place for an error, by the contract.
+    unsafe { guarded(error, || buffer(handle).buffer()?.check()) }
+}
+
+pub unsafe extern "C" fn execute(
+    handle: *mut abi::Device,
+    prepared: *const abi::Op,
+    inputs: *const abi::View,
+    input_count: usize,
+    outputs: *const abi::Spec,
+    results: *mut *mut abi::Buffer,
+    output_count: usize,
+    error: *mut abi::Error,
+) -> abi::Code {
+    let body = || {
+        // SAFETY: live handles and valid lists, by the contract.
+        let (device, op, raw, outputs) =
+            unsafe { (device(handle), op(prepared), list(inputs, input_count), specs(list(outputs, output_count))?) };
+        let mut views = raw.iter().map(operand).collect::<Result<Vec<View>>>()?;
+        let mut operands: Vec<Operand<'_>> = views
+            .iter_mut()
+            .zip(raw)
+            .map(|(view, raw)| if raw.owned != 0 { Operand::Own(view) } else { Operand::Ref(view) })
+            .collect();
+        let done = device.executor.execute(&op.op, &mut operands, &outputs);
+        drop(operands);
+        let buffers = match done {
+            Ok(buffers) => buffers.into_vec(),
+            Err(error) => {
+                // The host may make room and try again with the same operands.
+                for (raw, view) in raw.iter().zip(views).filter(|(raw, _)| raw.owned != 0) {
+                    // SAFETY: a live handle, by the contract.
+                    unsafe { buffer(raw.buffer) }.restore(view.buffer);
+                }
+                return Err(error);
+            }
+        };
+        if buffers.len() != output_count {
+            let given = buffers.len();
+            return Err(Error::backend(format!("the kernel gave {given} outputs instead of {output_count}")));
+        }
+        for (place, buffer) in buffers.into_iter().enumerate() {
+            // SAFETY: the list has that many places.
+            unsafe { results.add(place).write(BufferHandle::export(buffer)) };
+        }
+        Ok(())
+    };
+    // SAFETY: the host passes a place for an error.
+    unsafe { guarded(error, body) }
+}
+
+/// An operand; one that was given away is taken out of its handle, so that its buffer has one holder here too.
+fn operand(raw: &abi::View) -> Result<View> {
+    // SAFETY: a live handle, by the contract.
+    let handle = unsafe { buffer(raw.buffer) };
+    let memory: Buffer = if raw.owned != 0 { handle.take()? } else { handle.buffer()? };
+    // SAFETY: a valid view, by the contract.
+    unsafe { view(raw, memory) }
+}
+
+pub unsafe extern "C" fn flush(handle: *mut abi::Device, error: *mut abi::Error) -> abi::Code {
+    // SAFETY: a live handle and a place for an error, by the contract.
+    unsafe { guarded(error, || device(handle).executor.flush()) }
+}
+
+pub unsafe extern "C" fn sync(handle: *mut abi::Device, error: *mut abi::Error) -> abi::Code {
+    // SAFETY: as above.
+    unsafe { guarded(error, || device(handle).executor.sync()) }
+}
+
+pub unsafe extern "C" fn memory_usage(handle: *mut abi::Device, usage: *mut abi::MemoryUsage) {
+    guarded_or((), || {
+        // SAFETY: a live handle and a place for the figures, by the contract.
+        let (device, usage) = unsafe { (device(handle), &mut *usage) };
+        let known = device.executor.memory().map(|memory| memory.usage()).unwrap_or_default();
+        *usage = abi::MemoryUsage {
+            live_bytes: known.live_bytes,
+            requested_bytes: known.requested_bytes,
+            live_blocks: known.live_blocks,
+            cached_bytes: known.cached_bytes,
+            peak_bytes: known.peak_bytes,
+            allocations: known.allocations,
+            system_allocations: known.system_allocations,
+            limit: known.limit.unwrap_or(0),
+        };
+    });
+}
+
+pub unsafe extern "C" fn memory_cleanup(handle: *mut abi::Device) -> u64 {
+    // SAFETY: a live handle, by the contract.
+    guarded_or(0, || unsafe { device(handle) }.executor.memory().map_or(0, |memory| memory.cleanup()))
+}
+
+pub unsafe extern "C" fn memory_limit(handle: *mut abi::Device, bytes: u64) {
+    guarded_or((), || {
+        // SAFETY: a live handle, by the contract.
+        if let Some(memory) = unsafe { device(handle) }.executor.memory() {
+            memory.set_limit(Some(bytes).filter(|&bytes| bytes > 0));
+        }
+    });
+}

@@ -1,0 +1,188 @@
+//! What the handles point to, and the host's structs as Rust's.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::{DTypeUsage, DeviceInfo, Executor, View};
+use ubique_core::layout::Strides;
+use ubique_core::{DType, Error, HostTensor, Layout, Op, Result, Shape, TensorSpec};
+
+use crate::abi;
+use crate::text;
+
+/// Behind a device's handle.
+pub struct DeviceHandle {
+    pub executor: Arc<dyn Executor>,
+}
+
+/// Behind an op's handle.
+pub struct OpHandle {
+    pub op: Op,
+}
+
+/// Behind a buffer's handle. Empty after an op took the buffer over.
+pub struct BufferHandle(Mutex<Option<Buffer>>);
+
+impl BufferHandle {
+    pub fn export(buffer: Buffer) -> *mut abi::Buffer {
+        Box::into_raw(Box::new(BufferHandle(Mutex::new(Some(buffer))))).cast()
+    }
+
+    /// Another handle of the same memory.
+    pub fn buffer(&self) -> Result<Buffer> {
+        let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.clone().ok_or_else(|| Error::backend("the buffer was given away to an op"))
+    }
+
+    /// The buffer itself, which is then nobody else's.
+    pub fn take(&self) -> Result<Buffer> {
+        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.take().ok_or_else(|| Error::backend("the buffer was given away to an op"))
+    }
+
+    /// Where the host can read the memory, as long as the handle lives; null where it cannot.
+    pub fn host_pointer(&self) -> *const u8 {
+        let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.as_ref().and_then(Buffer::host_bytes).map_or(std::ptr::null(), <[u8]>::as_ptr)
+    }
+
+    /// Puts a buffer back that an op did not need after all.
+    pub fn restore(&self, buffer: Buffer) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(buffer);
+    }
+}
+
+/// # Safety
+/// A live handle of a device.
+pub unsafe fn device<'a>(handle: *mut abi::Device) -> &'a DeviceHandle {
+    // SAFETY: as the caller promises.
+    unsafe { &*handle.cast() }
+}
+
+/// # Safety
+/// A live handle of an op.
+pub unsafe fn op<'a>(handle: *const abi::Op) -> &'a OpHandle {
+    // SAFETY: as the caller promises.
+    unsafe { &*handle.cast() }
+}
+
+/// # Safety
+/// A live handle of a buffer.
+pub unsafe fn buffer<'a>(handle: *mut abi::Buffer) -> &'a BufferHandle {
+    // SAFETY: as the caller promises.
+    unsafe { &*handle.cast() }
+}
+
+/// A list of the host.
+///
+/// # Safety
+/// Valid for `len` elements, or `len` is 0.
+pub unsafe fn list<'a, T>(start: *const T, len: usize) -> &'a [T] {
+    // SAFETY: as the caller promises.
+    if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start, len) } }
+}
+
+fn dtype(number: u32) -> Result<DType> {
+    let known = usize::try_from(number).ok().and_then(|n| abi::DTYPES.get(n)).copied();
+    known.ok_or_else(|| Error::format(format!("{number} is no dtype")))
+}
+
+/// # Safety
+/// The shape is valid for `rank` elements.
+pub unsafe fn spec(raw: &abi::Spec) -> Result<TensorSpec> {
+    // SAFETY: as the caller promises.
+    let shape = Shape::from(unsafe { list(raw.shape, raw.rank as usize) });
+    Ok(TensorSpec::new(shape, dtype(raw.dtype)?))
+}
+
+/// # Safety
+/// As for [`spec`], of every element.
+pub unsafe fn specs(raw: &[abi::Spec]) -> Result<Vec<TensorSpec>> {
+    // SAFETY: as the caller promises.
+    raw.iter().map(|one| unsafe { spec(one) }).collect()
+}
+
+/// A view of a buffer.
+///
+/// # Safety
+/// Shape and strides are valid for `rank` elements.
+pub unsafe fn view(raw: &abi::View, buffer: Buffer) -> Result<View> {
+    // SAFETY: as the caller promises.
+    let (spec, strides) = unsafe { (spec(&raw.spec)?, list(raw.strides, raw.spec.rank as usize)) };
+    let elements = buffer.byte_len() / spec.dtype.size();
+    if raw.contiguous != 0 && raw.offset == 0 && spec.shape.elements()? <= elements {
+        return Ok(View::new(buffer, Layout::contiguous(spec.shape), spec.dtype));
+    }
+    let layout = Layout::strided(spec.shape, Strides::from_slice(strides), raw.offset, elements)?;
+    Ok(View::new(buffer, layout, spec.dtype))
+}
+
+/// Memory that the host has handed over, released with the last use.
+pub struct Foreign(abi::Memory);
+
+// SAFETY: by the contract it can be read and released from any thread.
+unsafe impl Send for Foreign {}
+// SAFETY: as above.
+unsafe impl Sync for Foreign {}
+
+impl Foreign {
+    pub fn new(memory: abi::Memory) -> Foreign {
+        Foreign(memory)
+    }
+
+    pub fn into_tensor(self, spec: TensorSpec) -> Result<HostTensor> {
+        HostTensor::from_bytes(self, spec.dtype, spec.shape)
+    }
+}
+
+impl AsRef<[u8]> for Foreign {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: by the contract, valid for that many bytes until it is released.
+        unsafe { list(self.0.data.cast::<u8>(), self.0.bytes) }
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.release {
+            let context: *mut c_void = self.0.context;
+            // SAFETY: released once.
+            unsafe { release(context) };
+        }
+    }
+}
+
+/// Describes a device to the host.
+pub fn write_info(info: &DeviceInfo) -> Result<abi::DeviceInfo> {
+    let number = |dtype: DType| {
+        let place = abi::DTYPES.iter().position(|&known| known == dtype);
+        place.ok_or_else(|| Error::unsupported(format!("{dtype} is not part of the plugin interface")))
+    };
+    let mut dtypes = [0; 16];
+    for &(dtype, DTypeUsage { storage, arithmetic, accelerated }) in &info.dtypes {
+        let bit = |has: bool, bit: u8| if has { bit } else { 0 };
+        dtypes[number(dtype)?] =
+            bit(storage, abi::STORAGE) | bit(arithmetic, abi::ARITHMETIC) | bit(accelerated, abi::ACCELERATED);
+    }
+    let mut raw = abi::DeviceInfo {
+        name: [0; 128],
+        driver: [0; 128],
+        kind: info.kind as u32,
+        device_class: info.class.into(),
+        memory: info.memory.unwrap_or(0),
+        dtypes,
+        default_float: number(info.default_float)? as u32,
+        default_int: number(info.default_int)? as u32,
+        priority: info.priority,
+        unavailable: info.unavailable.is_some().into(),
+        why: text::NO_ERROR,
+    };
+    text::write(&info.name, &mut raw.name);
+    text::write(&info.driver, &mut raw.driver);
+    if let Some(why) = &info.unavailable {
+        text::write(&why.why, &mut raw.why.message);
+        text::write(why.hint.as_deref().unwrap_or(""), &mut raw.why.hint);
+    }
+    Ok(raw)
+}
