@@ -73,7 +73,7 @@ impl Executor for Device {
     // result of a dtype that the device lacks has to be refused too.
     fn supports(&self, op: &Op, inputs: &[TensorSpec]) -> Support {
         let kernel = matches!(op, Op::Fill(_) | Op::Arange(_) | Op::Random(_))
-            || matches!(op, Op::Unary(_) | Op::Cast(_) | Op::Binary(_) | Op::BinaryScalar(_))
+            || matches!(op, Op::Unary(_) | Op::Cast(_) | Op::Bitcast(_) | Op::Binary(_) | Op::BinaryScalar(_))
             || matches!(op, Op::Compare(_) | Op::CompareScalar(_) | Op::Select(_))
             || matches!(op, Op::Contiguous(_) | Op::Concat(_) | Op::Pad(_))
             || matches!(op, Op::Reduce(_) | Op::ArgReduce(_) | Op::Scan(_) | Op::Sort(_))

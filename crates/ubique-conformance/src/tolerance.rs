@@ -37,6 +37,7 @@ impl Tolerance {
             Op::Unary(_) | Op::Cast(_) | Op::Fill(_) | Op::Arange(_) | Op::Clamp(_) => 2.0,
             Op::Binary(_) | Op::BinaryScalar(_) => 2.0,
             // Moves elements only.
+            Op::Bitcast(_) => 0.0,
             Op::View(_) | Op::Contiguous(_) | Op::Concat(_) | Op::Pad(_) | Op::Select(_) | Op::MaskedFill(_) => 0.0,
             Op::Gather(_) | Op::IndexSelect(_) => 0.0,
             // Sums of products of up to 4 each, whose errors add up like a random walk.

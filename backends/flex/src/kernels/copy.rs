@@ -62,6 +62,19 @@ pub fn to_contiguous(context: &Context, view: &View) -> Result<View> {
     Ok(View::new(contiguous(context, view)?, layout, view.dtype))
 }
 
+/// The same bytes for another dtype: the buffer itself, or a copy of it where the operand is a part of it, is not row-major or
+/// does not lie where elements of that dtype may.
+pub fn bitcast(context: &Context, to: DType, view: &View) -> Result<Buffer> {
+    let len = view.layout.elements() * view.dtype.size();
+    let fits = |bytes: &[u8]| bytes.len() == len && (bytes.as_ptr() as usize).is_multiple_of(to.size());
+    let whole = view.layout.is_contiguous() && view.layout.offset() == 0;
+    match view.buffer.host_bytes() {
+        Some(bytes) if whole && fits(bytes) => Ok(view.buffer.clone()),
+        // New memory is aligned for every dtype.
+        _ => contiguous(context, view),
+    }
+}
+
 /// Operands joined along an axis.
 pub fn concat(context: &Context, op: &Concat, inputs: &[Operand<'_>], out: &TensorSpec) -> Result<Buffer> {
     struct Go<'a>(&'a Context, &'a Concat, &'a [Operand<'a>], &'a TensorSpec);

@@ -53,7 +53,7 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
     match op {
         Op::Unary(op) => unary::supports(*op),
         Op::Binary(_) | Op::BinaryScalar(_) | Op::Compare(_) | Op::CompareScalar(_) => true,
-        Op::Fill(_) | Op::Arange(_) | Op::Cast(_) | Op::Contiguous(_) => true,
+        Op::Fill(_) | Op::Arange(_) | Op::Cast(_) | Op::Bitcast(_) | Op::Contiguous(_) => true,
         Op::Select(_) | Op::MaskedFill(_) | Op::Clamp(_) => true,
         Op::Reduce(reduce) => reduce::supports(reduce, inputs),
         Op::Concat(_) => true,
@@ -85,6 +85,7 @@ pub fn execute(context: &Context, op: &Op, inputs: &mut [Operand<'_>], outputs: 
         (Op::Fill(fill), []) => fill::fill(context, fill).map(Outputs::One),
         (Op::Arange(arange), []) => fill::arange(context, arange).map(Outputs::One),
         (Op::Cast(cast), [x]) => cast::cast(context, x, cast.dtype).map(Outputs::One),
+        (Op::Bitcast(op), [x]) => copy::bitcast(context, op.dtype, x).map(Outputs::One),
         (Op::Contiguous(_), [x]) => copy::contiguous(context, x).map(Outputs::One),
         (Op::Select(_), [mask, a, b]) => select::select(context, mask, a, b, &outputs[0]).map(Outputs::One),
         (Op::MaskedFill(op), [x, mask]) => select::masked_fill(context, op, x, mask).map(Outputs::One),

@@ -14,6 +14,7 @@ pub mod assign;
 pub mod attention;
 pub mod batch_norm;
 pub mod binary;
+pub mod bitcast;
 pub mod columns;
 pub mod concat;
 pub mod conv;
@@ -221,6 +222,8 @@ ops! {
     Unary(unary::Unary),
     /// Change of dtype.
     Cast(unary::Cast),
+    /// The same bits as another dtype.
+    Bitcast(bitcast::Bitcast),
     /// Element by element, two operands.
     Binary(binary::Binary),
     /// Element by element, a tensor and a scalar.

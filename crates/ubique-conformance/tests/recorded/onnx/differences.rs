@@ -3,7 +3,6 @@
 /// An operator of which no row makes a node, and the reason.
 const UNMAPPED: &[(&str, &str)] = &[
     ("Bernoulli", "random"),
-    ("BitCast", "there is no bitcast yet"),
     ("DFT", "there is no Fourier transform yet"),
     ("DeformConv", "there is no convolution with offsets"),
     ("DequantizeLinear", "quantised tensors come later"),

@@ -76,6 +76,7 @@ pub const ROWS: &[Row] = &[
     ("Clip", clip),
     ("Where", |n| one(n.x(1)?.select(n.x(0)?, n.x(2)?))),
     ("Cast", cast),
+    ("BitCast", |n| one(n.x(0)?.bitcast(n.dtype("to", DType::F32)?))),
     ("CastLike", |n| one(n.x(0)?.cast(n.x(1)?.dtype()))),
     ("Dropout", dropout),
 ];
