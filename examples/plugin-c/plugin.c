@@ -193,6 +193,8 @@ static void free_op(ubique_op *op) { (void)op; /* all of them are constants */ }
 static uint32_t supports(ubique_device *device, const ubique_op *op, const ubique_spec *inputs, size_t count) {
     (void)device;
     if (op->kind == CONTIGUOUS) return 1;
+    /* `add` is the name of the sum with a scalar too, which is in the JSON. */
+    if (count != (op->kind == UNARY ? 1 : 2)) return 0;
     for (size_t i = 0; i < count; i++)
         if (inputs[i].dtype != UBIQUE_F32) return 0;
     return op->kind != MATMUL || (inputs[0].rank == 2 && inputs[1].rank == 2);

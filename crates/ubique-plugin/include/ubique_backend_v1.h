@@ -137,8 +137,9 @@ typedef struct {
                                ubique_error *error);
     void (*close_device)(ubique_device *device);
 
-    /* Reads an op, once, before it is used. `name` says which; `json` is the whole op with its parameters. UBIQUE_UNSUPPORTED
-     * where the backend has no kernel for it. An op outlives no device. */
+    /* Reads an op, once, before it is used. `name` says which; `json` is the whole op with its parameters. Forms of an op may
+     * share a name: `add` takes two tensors, or one and a scalar in the JSON. UBIQUE_UNSUPPORTED where the backend has no kernel
+     * for it. An op outlives no device. */
     ubique_code (*prepare_op)(ubique_device *device, const char *name, const char *json, ubique_op **op, ubique_error *error);
     void (*free_op)(ubique_op *op);
     /* Whether the op runs on such operands: 1 or 0. Where not, the host composes it of others, or runs it itself. */

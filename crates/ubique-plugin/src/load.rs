@@ -90,7 +90,7 @@ fn load(path: &Path, ids: &mut BTreeSet<u8>) -> Result<Plugin, String> {
 
 fn open(path: &Path) -> Result<&'static Table, String> {
     // SAFETY: the user has named this library to be run.
-    let library = unsafe { Library::new(path) }.map_err(|e| explain(path, &e))?;
+    let library = unsafe { load_now(path) }.map_err(|e| explain(path, &e))?;
     // Its code is needed as long as the program runs, and even a library that is refused may have started threads.
     let library = Box::leak(Box::new(library));
     // SAFETY: the symbol has this type, by the contract.
@@ -99,6 +99,27 @@ fn open(path: &Path) -> Result<&'static Table, String> {
     // SAFETY: by the contract.
     let table = unsafe { Table::read(entry()) }?;
     Ok(Box::leak(Box::new(table)))
+}
+
+/// Loads a library with all its symbols: one that is missing must show now, and not end the program when it is called.
+///
+/// # Safety
+/// As for [`Library::new`].
+#[cfg(unix)]
+unsafe fn load_now(path: &Path) -> Result<Library, libloading::Error> {
+    use libloading::os::unix::{Library as Unix, RTLD_LOCAL, RTLD_NOW};
+    // SAFETY: as the caller promises.
+    unsafe { Unix::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(Library::from)
+}
+
+/// Loads a library, which needs all its symbols here.
+///
+/// # Safety
+/// As for [`Library::new`].
+#[cfg(not(unix))]
+unsafe fn load_now(path: &Path) -> Result<Library, libloading::Error> {
+    // SAFETY: as the caller promises.
+    unsafe { Library::new(path) }
 }
 
 /// The loader's own words, which name the library or the symbol that is missing.

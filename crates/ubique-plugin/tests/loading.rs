@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use ubique_core::dispatch::{Probed, State};
 use ubique_core::{Device, Dispatch, ErrorKind};
+use ubique_plugin as _;
 
 /// What every stand-in begins with: a table of functions that are never called.
 const HEAD: &str = r#"

@@ -2,6 +2,7 @@
 
 pub mod bench;
 mod devices;
+mod doctor;
 mod predict;
 mod train;
 mod verify;
@@ -28,6 +29,8 @@ pub struct Cli {
 enum Command {
     /// List every backend and device, usable or not, and why not.
     Devices,
+    /// Compute something small on every device, check it, and say what to do about those that fail.
+    Doctor,
     /// Train a small convolutional network on Fashion-MNIST.
     Train(train::Train),
     /// Classify PNG images with a trained network.
@@ -68,6 +71,7 @@ impl Cli {
         let mut output = Output::stdout(self.json);
         match self.command {
             Command::Devices => devices::run(&mut output),
+            Command::Doctor => doctor::run(&mut output),
             Command::Train(train) => train.run(&mut output),
             Command::Predict(predict) => predict.run(&mut output),
             Command::Bench(bench) => bench.run(&mut output),

@@ -118,5 +118,10 @@ fn project_file() -> Option<PathBuf> {
 
 /// The user's file, where there is one.
 fn user_file() -> Option<PathBuf> {
-    Some(dirs::config_dir()?.join("ubique").join(FILE)).filter(|path| path.is_file())
+    user_path().filter(|path| path.is_file())
+}
+
+/// Where the user's file is, or would be.
+pub fn user_path() -> Option<PathBuf> {
+    Some(dirs::config_dir()?.join("ubique").join(FILE))
 }

@@ -1,5 +1,6 @@
 //! `ubique bench`: standard work, measured in the form that other libraries' harnesses print.
 
+mod choose;
 pub mod work;
 
 use std::time::{Duration, Instant};
@@ -23,6 +24,12 @@ pub struct Bench {
     /// Name the works and measure nothing.
     #[arg(long)]
     list: bool,
+    /// Measure every device that is ready, and offer to make the fastest the meaning of auto.
+    #[arg(long, conflicts_with_all = ["device", "threads", "work", "list"])]
+    choose: bool,
+    /// With --choose: write the fastest device into the user's ubique.toml without asking.
+    #[arg(long, requires = "choose")]
+    write: bool,
     /// How long to repeat each work, at least.
     #[arg(long, default_value_t = 0.6, value_name = "SECONDS", value_parser = positive)]
     seconds: f64,
@@ -57,6 +64,9 @@ impl Bench {
             let known: Vec<&str> = work::ALL.iter().map(|(name, _)| *name).collect();
             output.result(&serde_json::json!({ "works": known }), || known.join("\n"))?;
             return Ok(Outcome::Done);
+        }
+        if self.choose {
+            return choose::run(output, self.seconds, self.write);
         }
         let device = self.on.open()?;
         let mut rows = Vec::new();

@@ -5,6 +5,7 @@ use std::hint::black_box;
 use anyhow::Result;
 use ubique::op::conv::ConvOptions;
 use ubique::op::cross_entropy::CrossEntropy;
+use ubique::op::fft;
 use ubique::op::grid_sample::GridSample;
 use ubique::op::pool::PoolOptions;
 use ubique::op::quantized::Scheme;
@@ -85,6 +86,22 @@ pub const ALL: &[(&str, Prepare)] = &[
         let x = normal([8, 3, 112, 112], d)?;
         each(move || x.interpolate([224, 224], Resize::Linear, false))
     }),
+    ("rfft_256x4096", |d| {
+        let x = normal([256, 4096], d)?;
+        each(move || Ok(fft::rfft(&x, None, -1, fft::FftNorm::default())?.0))
+    }),
+    ("cholesky_512", |d| {
+        let x = positive_definite(512, d)?;
+        each(move || x.cholesky())
+    }),
+    ("solve_512", |d| {
+        let (a, b) = (positive_definite(512, d)?, normal([512, 8], d)?);
+        each(move || a.solve(&b))
+    }),
+    ("svd_256", |d| {
+        let x = normal([256, 256], d)?;
+        each(move || Ok(x.svd()?.1))
+    }),
     ("ctc_loss_150x32x40", |d| {
         let log_p = normal([150, 32, 40], d)?.log_softmax(-1)?;
         let targets = Tensor::randint([32, 30], 1, 40, DType::I64, d)?;
@@ -126,6 +143,11 @@ fn square(device: &Device, f: fn(&Tensor) -> ubique::Result<Tensor>) -> Result<R
 fn matmul<const N: usize>(device: &Device, shape: [usize; N]) -> Result<Run> {
     let (a, b) = (normal(shape, device)?, normal(shape, device)?);
     each(move || a.matmul(&b))
+}
+
+fn positive_definite(n: usize, device: &Device) -> Result<Tensor> {
+    let x = normal([n, n], device)?;
+    Ok((x.matmul(&x.t()?)? + &(Tensor::eye(n, n, DType::F32, device)? * n as f64).tensor()?).tensor()?)
 }
 
 fn conv(device: &Device, channels: usize, groups: usize) -> Result<Run> {
