@@ -54,7 +54,7 @@ nn.functional.pad/constant nn.functional.pad/reflect nn.functional.pad/replicate
 repeat_interleave reshape roll scatter scatter_add scatter_reduce/amax scatter_reduce/amin scatter_reduce/prod
 scatter_reduce/sum searchsorted select select_scatter sort split split_with_sizes squeeze stack t take take_along_dim tile
 topk trace transpose tril triu unbind unflatten unsqueeze view vstack where"""
-MATRICES = """cholesky cholesky_solve linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.lstsq/grad_oriented
+MATRICES = """cholesky linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.lstsq/grad_oriented
 linalg.lu linalg.matrix_norm linalg.norm linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular linalg.svd
 linalg.svdvals logdet"""
 FOURIER = """fft.fft fft.fft2 fft.fftn fft.fftshift fft.ifft fft.ifft2 fft.ifftn fft.ifftshift fft.irfft fft.irfft2 fft.irfftn

@@ -3,22 +3,13 @@
 /// An operator of which no row makes a node, and the reason.
 const UNMAPPED: &[(&str, &str)] = &[
     ("Bernoulli", "random"),
-    ("DFT", "there is no Fourier transform yet"),
-    ("DeformConv", "there is no convolution with offsets"),
-    ("DequantizeLinear", "quantised tensors come later"),
-    ("Det", "there is no determinant yet"),
-    ("DynamicQuantizeLinear", "quantised tensors come later"),
     ("ImageDecoder", "a decoder of image files"),
     ("LinearAttention", "there is no recurrent attention"),
     ("MelWeightMatrix", "a table for audio"),
     ("NonMaxSuppression", "there is no detection of objects"),
     ("OptionalGetElement", "optional values are no tensors"),
     ("OptionalHasElement", "optional values are no tensors"),
-    ("QLinearConv", "quantised tensors come later"),
-    ("QLinearMatMul", "quantised tensors come later"),
-    ("QuantizeLinear", "quantised tensors come later"),
     ("RoiAlign", "there is no detection of objects"),
-    ("STFT", "there is no Fourier transform yet"),
     ("TfIdfVectorizer", "text"),
     ("Unique", "there is no unique yet"),
 ];

@@ -14,6 +14,10 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("nn.functional.batch_norm", "needs a batch and a channel axis", "nothing to normalise over"),
     ("nn.functional.relu6", "wanted 0e0", "at a bound the gradient passes, as in PyTorch's own clamp"),
     ("take_along_dim", "index -1 is outside", "negative indices are errors, not places from the end"),
+    ("take", "index -7 is outside", "negative indices are errors, not places from the end"),
+    ("gather", "the index is u8", "an index is i64, i32 or u32; PyTorch takes others where they are empty"),
+    ("scatter_reduce/prod", "multiplying scatter has no gradient", "an error that says what to do instead"),
+    ("tensordot", "the axes to sum over are [1, 1]", "PyTorch broadcasts axes of extent 1 that are summed over"),
     ("topk", "result 1", "which of equal elements is taken is not defined in PyTorch"),
 ];
 

@@ -13,7 +13,7 @@ use crate::tally::Truth;
 
 #[test]
 fn results_and_gradients_are_those_of_pytorch() {
-    Truth { folder: "opinfo", check, is_known: |record, why| differences::is_known(&record.op, why), agreed: 2443 }
+    Truth { folder: "opinfo", check, is_known: |record, why| differences::is_known(&record.op, why), agreed: 3629 }
         .check_all();
 }
 
@@ -33,8 +33,9 @@ fn dtype(wanted: &Stored, record: &Record) -> DType {
 }
 
 fn compare_results(record: &Record, results: &[Tensor]) -> Result<(), String> {
-    // Running extrema come without their places here.
-    if results.len() != record.results.len() && !record.op.starts_with("cumm") {
+    // Adaptive pooling comes without the places here.
+    let extra = record.op.starts_with("nn.functional.adaptive_max_pool");
+    if results.len() != record.results.len() && !extra {
         return Err(format!("{} results, wanted {}", results.len(), record.results.len()));
     }
     let tolerance = match record.op.as_str() {
@@ -42,6 +43,8 @@ fn compare_results(record: &Record, results: &[Tensor]) -> Result<(), String> {
         "nn.functional.gelu" => Tolerance::Largest(16.0, 0.0),
         // The rounding of beta·x in the exponent counts as often as its magnitude says.
         "nn.functional.softplus" => Tolerance::Each(64.0),
+        // Errors of vectors grow as the values that they belong to come near each other.
+        "linalg.eigh" | "linalg.svd" => Tolerance::Largest(128.0, 0.0),
         op if table::is_elementwise(op) => Tolerance::Each(4.0),
         _ => Tolerance::Largest(16.0, 0.0),
     };
@@ -63,6 +66,8 @@ fn compare_gradients(record: &Record, results: &[Tensor], leaves: &[Tensor]) -> 
         "nn.functional.celu" | "nn.functional.hardsigmoid" => Tolerance::Largest(2f64.powi(30), 0.0),
         // Differences of terms of the order of 1/√eps, with eps 1e-5.
         op if op.ends_with("_norm") => Tolerance::Largest(64.0, 320.0),
+        // Of weights of the order of 1, which cancel where an imaginary part does not matter.
+        op if op.starts_with("fft.") => Tolerance::Largest(64.0, 1.0),
         _ => Tolerance::Largest(64.0, 0.0),
     };
     let got = gradients(results, &wanted).map_err(|e| format!("gradient: {e}"))?;

@@ -7,6 +7,7 @@ mod losses;
 mod norms;
 mod places;
 mod products;
+mod quantized;
 mod recurrent;
 mod reductions;
 mod shapes;
@@ -24,7 +25,7 @@ pub type Make = fn(&Node<'_>) -> Outcome;
 /// A name and how its nodes are made.
 pub type Row = (&'static str, Make);
 
-const TABLES: [&[Row]; 12] = [
+const TABLES: [&[Row]; 13] = [
     attention::ROWS,
     elementwise::ROWS,
     images::ROWS,
@@ -32,6 +33,7 @@ const TABLES: [&[Row]; 12] = [
     norms::ROWS,
     places::ROWS,
     products::ROWS,
+    quantized::ROWS,
     recurrent::ROWS,
     reductions::ROWS,
     shapes::ROWS,

@@ -1,4 +1,4 @@
-//! Matrix products.
+//! Matrix products and determinants.
 
 use ubique_core::{DType, Result, Tensor};
 
@@ -7,6 +7,7 @@ use crate::call::Outcome;
 use crate::onnx::node::Node;
 
 pub const ROWS: &[Row] = &[
+    ("Det", |n| one(n.x(0)?.det())),
     ("MatMul", |n| one(n.x(0)?.matmul(n.x(1)?))),
     ("MatMulInteger", |n| one(centred(n, 0, 2)?.matmul(&centred(n, 1, 3)?))),
     ("Gemm", gemm),

@@ -18,6 +18,7 @@ pub const ROWS: &[Row] = &[
     ("Conv", |n| conv(n, n.x(0)?, n.x(1)?, n.maybe(2)?)),
     ("ConvInteger", conv_integer),
     ("ConvTranspose", conv_transpose),
+    ("DeformConv", deform_conv),
     ("GlobalAveragePool", |n| one(n.x(0)?.adaptive_avg_pool([1]))),
     ("GlobalMaxPool", |n| one(n.x(0)?.adaptive_max_pool([1]))),
     ("LpPool", lp_pool),
@@ -95,7 +96,7 @@ fn pool_frame(n: &Node<'_>, x: &Tensor) -> Outcome<Frame> {
     Frame::new(n, x, n.sizes("kernel_shape", x.rank() - 2, 1)?)
 }
 
-fn conv(n: &Node<'_>, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Outcome {
+pub fn conv(n: &Node<'_>, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Outcome {
     n.ignore("kernel_shape");
     let frame = Frame::new(n, x, weight.shape()[2..].to_vec())?;
     let groups = n.int("group", 1)?.unsigned_abs();
@@ -103,6 +104,19 @@ fn conv(n: &Node<'_>, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Out
         Some(padding) => one(x.conv(weight, bias, &frame.conv(padding, groups))),
         None => one(frame.padded(x, 0)?.conv(weight, bias, &frame.conv(vec![0], groups))),
     }
+}
+
+fn deform_conv(n: &Node<'_>) -> Outcome {
+    let (x, weight) = (n.x(0)?, n.x(1)?);
+    let frame = Frame::new(n, x, weight.shape()[2..].to_vec())?;
+    // The operands say them too.
+    n.ignore("kernel_shape");
+    n.ignore("offset_group");
+    let Some(padding) = frame.even(|_| usize::MAX) else {
+        return unmapped("padding of one side more than of the other");
+    };
+    let options = frame.conv(padding, n.int("group", 1)?.unsigned_abs());
+    one(x.deform_conv2d(n.x(2)?, weight, n.maybe(3)?, n.maybe(4)?, &options))
 }
 
 /// Zero points are taken away first; that of the weight may be one for each output channel.

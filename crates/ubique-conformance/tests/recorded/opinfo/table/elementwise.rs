@@ -72,6 +72,7 @@ pub const ROWS: &[Row] = &[
     ("bitwise_xor", |c| binary(c, |a, b| a.bit_xor(b))),
     ("div/no_rounding_mode", |c| binary(c, |a, b| a.div(b))),
     ("div/trunc_rounding", trunc_div),
+    ("fmod", |c| binary(c, |a, b| a.fmod(b))),
     ("hypot", |c| binary(c, |a, b| a.hypot(b))),
     ("max/binary", |c| binary(c, |a, b| a.maximum(b))),
     ("maximum", |c| binary(c, |a, b| a.maximum(b))),

@@ -1,9 +1,8 @@
-//! Convolutions, pooling, normalisation, attention and losses.
+//! Convolutions, pooling, normalisation and attention.
 
 use ubique_core::op::conv::ConvOptions;
-use ubique_core::op::cross_entropy::{CrossEntropy, LossReduction};
 use ubique_core::op::pool::PoolOptions;
-use ubique_core::{DType, Result, Tensor};
+use ubique_core::{Result, Tensor};
 
 use super::{Row, one};
 use crate::call::{Call, Outcome, unmapped};
@@ -30,9 +29,11 @@ pub const ROWS: &[Row] = &[
     ("nn.functional.layer_norm", layer_norm),
     ("nn.functional.rms_norm", rms_norm),
     ("nn.functional.scaled_dot_product_attention", attention),
-    ("nn.functional.cross_entropy", cross_entropy),
-    ("nn.functional.mse_loss", |c| loss(c, |x, y| x.sub(y)?.square())),
-    ("nn.functional.l1_loss", |c| loss(c, |x, y| x.sub(y)?.abs())),
+    ("nn.functional.adaptive_max_pool1d", |c| adaptive_max_pool(c, 1)),
+    ("nn.functional.adaptive_max_pool2d", |c| adaptive_max_pool(c, 2)),
+    ("nn.functional.adaptive_max_pool3d", |c| adaptive_max_pool(c, 3)),
+    ("nn.functional.instance_norm", instance_norm),
+    ("nn.functional.unfold", unfold),
 ];
 
 /// Runs `f` on `[N, C, …]`; PyTorch takes an example without its batch axis as well.
@@ -155,34 +156,43 @@ fn attention(c: &Call<'_>) -> Outcome {
     one(c.input()?.attention(keys, values, mask, c.flag(5, "is_causal", false)?, c.maybe_float(6, "scale")?))
 }
 
-fn cross_entropy(c: &Call<'_>) -> Outcome {
-    let (x, targets, weight) = (c.input()?, c.tensor(1, "target")?, c.maybe_tensor(2, "weight")?);
-    if targets.dtype() != DType::I64 {
-        return unmapped("targets that are probabilities");
-    }
-    let reduction = match c.text(usize::MAX, "reduction")? {
-        Some("sum") => LossReduction::Sum,
-        Some("none") => LossReduction::None,
-        _ => LossReduction::Mean,
+/// Extents that are not given stay as they are. PyTorch can give the places too; ubique has the values alone.
+fn adaptive_max_pool(c: &Call<'_>, axes: usize) -> Outcome {
+    let x = c.input()?;
+    c.flag(2, "return_indices", false)?;
+    let extent = |axis: usize, arg: &Arg<Tensor>| match arg {
+        Arg::Int(extent) => Ok(extent.unsigned_abs() as usize),
+        Arg::None => Ok(x.shape()[x.rank() - axes + axis]),
+        _ => unmapped("an extent that is no integer"),
     };
-    let options = CrossEntropy {
-        reduction,
-        smoothing: c.float(usize::MAX, "label_smoothing", 0.0)?,
-        ignore_index: Some(c.int(usize::MAX, "ignore_index", -100)? as i64),
-        weight: weight.is_some(),
+    let output: Vec<usize> = match c.get(1, "output_size") {
+        Some(Arg::List(list)) => {
+            list.iter().enumerate().map(|(axis, arg)| extent(axis, arg)).collect::<Outcome<_>>()?
+        }
+        Some(arg) => vec![extent(0, arg)?],
+        None => return unmapped("no extents"),
     };
-    one(x.cross_entropy(targets, weight, options))
+    batched(x, axes, |x| Ok(vec![x.adaptive_max_pool(output)?]))
 }
 
-fn loss(c: &Call<'_>, f: fn(&Tensor, &Tensor) -> Result<Tensor>) -> Outcome {
-    let (x, y) = (c.input()?, c.tensor(1, "target")?);
-    if x.dtype() != y.dtype() {
-        return unmapped("operands of two dtypes");
+/// Each channel of each example is a group of its own.
+fn instance_norm(c: &Call<'_>) -> Outcome {
+    let x = c.input()?;
+    let (weight, bias) = (c.maybe_tensor(usize::MAX, "weight")?, c.maybe_tensor(usize::MAX, "bias")?);
+    // The running averages' share of the new statistics, which are no result here.
+    c.float(usize::MAX, "momentum", 0.1)?;
+    if !c.flag(usize::MAX, "use_input_stats", true)? {
+        return unmapped("running statistics");
     }
-    let losses = f(x, y)?;
-    match c.text(usize::MAX, "reduction")? {
-        Some("none") => Ok(vec![losses]),
-        Some("sum") => one(losses.sum_all()),
-        _ => one(losses.mean_all()),
-    }
+    one(x.group_norm(x.shape()[1], weight, bias, c.float(usize::MAX, "eps", 1e-5)?))
+}
+
+fn unfold(c: &Call<'_>) -> Outcome {
+    let (x, kernel) = (c.input()?, c.extents(1, "kernel_size")?);
+    let both = |sizes: Vec<usize>| if sizes.len() == 1 { vec![sizes[0]; 2] } else { sizes };
+    let options = ConvOptions::new()
+        .dilation(both(c.extents(2, "dilation")?))
+        .padding(both(c.extents(3, "padding")?))
+        .stride(both(c.extents(4, "stride")?));
+    one(x.im2col(both(kernel), &options))
 }

@@ -1,7 +1,7 @@
 //! Linear algebra, with results that are unique: as `INSTEAD` in `tools/make-opinfo-cases.py` records them.
 
+use ubique_core::Tensor;
 use ubique_core::op::linalg::norm::MatrixNorm;
-use ubique_core::{Result, Tensor};
 
 use super::{Row, one};
 use crate::call::{Call, Outcome, unmapped};
@@ -10,7 +10,6 @@ use crate::record::Arg;
 pub const ROWS: &[Row] = &[
     ("cholesky", |c| one(c.input()?.cholesky(c.flag(1, "upper", false)?))),
     ("linalg.cholesky", |c| one(c.input()?.cholesky(c.flag(1, "upper", false)?))),
-    ("cholesky_solve", cholesky_solve),
     ("linalg.det", |c| one(c.input()?.det())),
     ("linalg.slogdet", |c| Ok(c.input()?.slogdet().map(|(sign, log)| vec![sign, log])?)),
     ("logdet", logdet),
@@ -31,14 +30,6 @@ pub const ROWS: &[Row] = &[
     ("linalg.svd", svd),
     ("linalg.svdvals", |c| Ok(vec![c.input()?.svd()?.1])),
 ];
-
-/// X for which `L·Lᵀ·X = B`.
-fn cholesky_solve(c: &Call<'_>) -> Outcome {
-    let (b, factor) = (c.input()?, c.tensor(1, "input2")?);
-    let upper = c.flag(2, "upper", false)?;
-    let lower = if upper { factor.t()? } else { factor.clone() };
-    one(lower.t()?.solve_triangular(&lower.solve_triangular(b, false)?, true))
-}
 
 /// NaN where the determinant is negative.
 fn logdet(c: &Call<'_>) -> Outcome {

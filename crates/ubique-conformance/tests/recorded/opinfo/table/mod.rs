@@ -1,8 +1,16 @@
 //! PyTorch's operators as calls of ubique's methods: a row for each name.
 
+mod composed;
+mod counts;
+mod diagonals;
 mod elementwise;
+mod fourier;
+mod images;
 mod layers;
+mod losses;
+mod matrices;
 mod places;
+mod put;
 mod reductions;
 
 use ubique_core::{DType, Tensor};
@@ -15,10 +23,24 @@ pub type Make = fn(&Call<'_>) -> Outcome;
 /// A name and how its calls are made.
 pub type Row = (&'static str, Make);
 
+const TABLES: [&[Row]; 12] = [
+    composed::ROWS,
+    counts::ROWS,
+    diagonals::ROWS,
+    elementwise::ROWS,
+    fourier::ROWS,
+    images::ROWS,
+    layers::ROWS,
+    losses::ROWS,
+    matrices::ROWS,
+    places::ROWS,
+    put::ROWS,
+    reductions::ROWS,
+];
+
 /// The row of an operator.
 pub fn find(name: &str) -> Option<Make> {
-    let tables = [elementwise::ROWS, reductions::ROWS, layers::ROWS, places::ROWS];
-    tables.into_iter().flatten().find(|(row, _)| *row == name).map(|(_, make)| *make)
+    TABLES.into_iter().flatten().find(|(row, _)| *row == name).map(|(_, make)| *make)
 }
 
 /// Whether an operator is computed for each element alone, so that errors are of the order of each result.

@@ -169,7 +169,7 @@ fn roll(c: &Call<'_>) -> Outcome {
     one(x.reshape([x.elements()])?.roll(&shifts, &[0])?.reshape(x.shape()))
 }
 
-fn at(x: &Tensor, axis: isize, index: isize) -> Result<Tensor> {
+pub fn at(x: &Tensor, axis: isize, index: isize) -> Result<Tensor> {
     x.narrow(axis, index, 1)?.squeeze(axis)
 }
 
@@ -229,7 +229,7 @@ fn index_add(c: &Call<'_>) -> Outcome {
 }
 
 /// PyTorch lets the source be larger than the index; only its corner counts.
-fn corner(source: &Tensor, index: &Tensor) -> Result<Tensor> {
+pub fn corner(source: &Tensor, index: &Tensor) -> Result<Tensor> {
     let mut out = source.clone();
     for axis in 0..out.rank() {
         out = out.narrow(axis as isize, 0, index.shape()[axis])?;

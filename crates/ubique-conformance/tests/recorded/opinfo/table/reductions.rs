@@ -16,8 +16,8 @@ pub const ROWS: &[Row] = &[
     ("count_nonzero", |c| reduce(&truths(c)?.cast(DType::I64)?, c, Tensor::sum, Tensor::sum_keepdim)),
     ("cumprod", |c| scan(c, Tensor::cumprod)),
     ("cumsum", |c| scan(c, Tensor::cumsum)),
-    ("cummax", |c| running_extremum(c, Tensor::cummax)),
-    ("cummin", |c| running_extremum(c, Tensor::cummin)),
+    ("cummax", |c| running_extremum(c, Tensor::cummax_with_indices)),
+    ("cummin", |c| running_extremum(c, Tensor::cummin_with_indices)),
     ("linalg.vector_norm", |c| norm(c, "ord", 2)),
     ("log_softmax", |c| softmax(c, Tensor::log_softmax)),
     ("logsumexp", |c| reduce(c.input()?, c, Tensor::logsumexp, Tensor::logsumexp_keepdim)),
@@ -84,9 +84,9 @@ fn scan(c: &Call<'_>, f: fn(&Tensor, isize) -> Result<Tensor>) -> Outcome {
     one(f(x, c.int(1, "dim", 0)?))
 }
 
-/// PyTorch gives the places too; ubique has the values alone.
-fn running_extremum(c: &Call<'_>, f: fn(&Tensor, isize) -> Result<Tensor>) -> Outcome {
-    scan(c, f)
+fn running_extremum(c: &Call<'_>, f: fn(&Tensor, isize) -> Result<(Tensor, Tensor)>) -> Outcome {
+    let (values, places) = f(c.input()?, c.int(1, "dim", 0)?)?;
+    Ok(vec![values, places])
 }
 
 fn softmax(c: &Call<'_>, f: fn(&Tensor, isize) -> Result<Tensor>) -> Outcome {
