@@ -42,26 +42,24 @@ fn searchsorted(c: &Call<'_>) -> Outcome {
     places(c, usize::MAX, sorted.searchsorted(c.tensor(1, "input")?, side(right)))
 }
 
-/// The bounds of the data, in PyTorch's way: 1 apart where there is one value, 0 and 1 where there is none.
-fn bounds(x: &Tensor) -> Result<(f64, f64)> {
+/// The bounds of the data, around which PyTorch leaves some room where they are one value; 0 and 1 where there is none.
+fn bounds(x: &Tensor, room: f64) -> Result<(f64, f64)> {
     if x.elements() == 0 {
         return Ok((0.0, 1.0));
     }
     let (low, high) = (x.min_all()?.item_scalar()?.as_f64(), x.max_all()?.item_scalar()?.as_f64());
-    Ok(if low == high { (low - 0.5, high + 0.5) } else { (low, high) })
+    Ok(if low == high { (low - room, high + room) } else { (low, high) })
 }
 
-/// Counts in the dtype of what is counted.
+/// Counts in the dtype of what is counted; equal bounds stand for those of the data.
 fn histc(c: &Call<'_>) -> Outcome {
     let x = c.input()?;
     let bins = c.int(1, "bins", 100)?.unsigned_abs();
-    let mut range = (c.float(2, "min", 0.0)?, c.float(3, "max", 0.0)?);
-    if range.0 == range.1 {
-        let (low, high) = bounds(x)?;
-        // Here one value lies in the middle of a range of 2.
-        range = if high - low == 1.0 && x.elements() == 1 { (low - 0.5, high + 0.5) } else { (low, high) };
-    }
-    one(x.histogram(bins, range.0, range.1, None, false)?.0.cast(x.dtype()))
+    let (low, high) = match (c.float(2, "min", 0.0)?, c.float(3, "max", 0.0)?) {
+        (low, high) if low == high => bounds(x, 1.0)?,
+        given => given,
+    };
+    one(x.histogram(bins, low, high, None, false)?.0.cast(x.dtype()))
 }
 
 /// Counts and edges in the dtype of what is counted.
@@ -69,7 +67,7 @@ fn histogram(c: &Call<'_>) -> Outcome {
     let (x, weight, density) = (c.input()?, c.maybe_tensor(2, "weight")?, c.flag(3, "density", false)?);
     let Some(Arg::Int(bins)) = c.get(1, "bins") else { return unmapped("bins of different widths") };
     let (low, high) = match c.get(usize::MAX, "range") {
-        None => bounds(x)?,
+        None => bounds(x, 0.5)?,
         Some(Arg::List(list)) => match list.as_slice() {
             [Arg::Float(low), Arg::Float(high)] => (*low, *high),
             _ => return unmapped("a range of other than two numbers"),

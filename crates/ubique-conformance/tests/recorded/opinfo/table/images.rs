@@ -25,8 +25,8 @@ fn interpolate(c: &Call<'_>, mode: Resize) -> Outcome {
     resized(c, mode, corners)
 }
 
-/// To a size, or by a factor: the extents are what it gives, rounded down. The points are those of the factor itself unless it
-/// is to be computed again from the extents, as it always is here.
+/// To a size, or by a factor that gives the extents, rounded down. Here the points follow from the extents alone; in PyTorch
+/// from the factor itself, unless it is asked to compute it again.
 fn resized(c: &Call<'_>, mode: Resize, corners: bool) -> Outcome {
     let x = c.input()?;
     let spatial = x.rank().saturating_sub(2);
