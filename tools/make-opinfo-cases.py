@@ -34,7 +34,8 @@ div/trunc_rounding eq floor_divide fmod ge gt hypot le lerp logaddexp logical_an
 pow remainder rsub sub true_divide"""
 REDUCTIONS = """all amax amin any argmax argmin bincount count_nonzero cummax cummin cumprod cumsum dist histc histogram linalg.vector_norm log_softmax
 logsumexp max/reduction_no_dim max/reduction_with_dim mean median min/reduction_no_dim min/reduction_with_dim
-nn.functional.softmin norm norm/fro norm/inf prod quantile softmax std std/unbiased sum var var/unbiased"""
+nn.functional.softmin norm norm/fro norm/inf prod quantile softmax std std/unbiased std_mean sum sum_to_size var var/unbiased
+var_mean"""
 PRODUCTS = """addmm addmv addr baddbmm bmm cross dot einsum inner kron linalg.cross linalg.multi_dot linalg.vecdot matmul mm mv nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d
 nn.functional.conv_transpose1d nn.functional.conv_transpose2d nn.functional.conv_transpose3d nn.functional.linear
 nn.functional.scaled_dot_product_attention outer tensordot"""
@@ -56,11 +57,14 @@ scatter_reduce/sum searchsorted select select_scatter sort split split_with_size
 topk trace transpose tril triu unbind unflatten unsqueeze view vstack where"""
 MATRICES = """cholesky linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.lstsq/grad_oriented
 linalg.lu linalg.matrix_norm linalg.norm linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular linalg.svd
-linalg.svdvals logdet"""
+linalg.svdvals logdet mT norm/nuc pinverse"""
 FOURIER = """fft.fft fft.fft2 fft.fftn fft.fftshift fft.ifft fft.ifft2 fft.ifftn fft.ifftshift fft.irfft fft.irfft2 fft.irfftn
 fft.rfft fft.rfft2 fft.rfftn"""
-MADE = "arange eye linspace"
-NAMES = " ".join([UNARY, BINARY, REDUCTIONS, PRODUCTS, WINDOWS, IMAGES, LAYERS, PLACES, MATRICES, FOURIER, MADE]).split()
+OPERATORS = "__radd__ __rand__ __rdiv__ __rmatmul__ __rmul__ __ror__ __rsub__ __rxor__"
+CASTS = "bool float half int long"
+MADE = "arange eye full full_like linspace ones ones_like zeros zeros_like"
+FAMILIES = [UNARY, BINARY, REDUCTIONS, PRODUCTS, WINDOWS, IMAGES, LAYERS, PLACES, MATRICES, FOURIER, OPERATORS, CASTS, MADE]
+NAMES = " ".join(FAMILIES).split()
 
 # Calls for each op and dtype, elements of a call's tensors, and bytes for each op and dtype.
 DTYPES = {torch.float64: 7, torch.float32: 5, torch.int64: 4, torch.bool: 2, torch.complex128: 5, torch.complex64: 3}

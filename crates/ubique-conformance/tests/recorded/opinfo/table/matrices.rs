@@ -23,6 +23,11 @@ pub const ROWS: &[Row] = &[
         matrix_norm(c, &order, c.ints(2, "dim")?, c.flag(3, "keepdim", false)?)
     }),
     ("linalg.norm", norm),
+    ("norm/nuc", |c| {
+        c.text(1, "p")?;
+        matrix_norm(c, &Arg::Text("nuc".into()), c.ints(2, "dim")?, c.flag(3, "keepdim", false)?)
+    }),
+    ("pinverse", |c| one(c.input()?.pinv(Some(c.float(1, "rcond", 1e-15)?)))),
     ("linalg.pinv", |c| one(c.input()?.pinv(c.maybe_float(usize::MAX, "rtol")?))),
     ("linalg.qr", qr),
     ("linalg.solve", solve),

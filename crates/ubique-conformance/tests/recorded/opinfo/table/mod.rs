@@ -9,6 +9,7 @@ mod images;
 mod layers;
 mod losses;
 mod matrices;
+mod operators;
 mod places;
 mod put;
 mod reductions;
@@ -23,7 +24,7 @@ pub type Make = fn(&Call<'_>) -> Outcome;
 /// A name and how its calls are made.
 pub type Row = (&'static str, Make);
 
-const TABLES: [&[Row]; 12] = [
+const TABLES: [&[Row]; 13] = [
     composed::ROWS,
     counts::ROWS,
     diagonals::ROWS,
@@ -33,6 +34,7 @@ const TABLES: [&[Row]; 12] = [
     layers::ROWS,
     losses::ROWS,
     matrices::ROWS,
+    operators::ROWS,
     places::ROWS,
     put::ROWS,
     reductions::ROWS,

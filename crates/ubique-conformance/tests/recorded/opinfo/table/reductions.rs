@@ -34,9 +34,11 @@ pub const ROWS: &[Row] = &[
     ("softmax", |c| softmax(c, Tensor::softmax)),
     ("std", |c| variance(c, Tensor::std, Tensor::std_keepdim)),
     ("std/unbiased", |c| variance(c, Tensor::std, Tensor::std_keepdim)),
+    ("std_mean", |c| with_mean(c, Tensor::std, Tensor::std_keepdim)),
     ("sum", |c| reduce(&countable(c.input()?)?, c, Tensor::sum, Tensor::sum_keepdim)),
     ("var", |c| variance(c, Tensor::var, Tensor::var_keepdim)),
     ("var/unbiased", |c| variance(c, Tensor::var, Tensor::var_keepdim)),
+    ("var_mean", |c| with_mean(c, Tensor::var, Tensor::var_keepdim)),
     ("addmm", added_product),
     ("baddbmm", added_product),
     ("bmm", product),
@@ -120,6 +122,14 @@ fn variance(c: &Call<'_>, f: Spread, keep: Spread) -> Outcome {
         None => unbiased(c.flag(2, "unbiased", true)?),
     };
     one(if c.flag(3, "keepdim", false)? { keep(x, &axes, ddof) } else { f(x, &axes, ddof) })
+}
+
+fn with_mean(c: &Call<'_>, f: Spread, keep: Spread) -> Outcome {
+    let mut results = variance(c, f, keep)?;
+    let (x, axes) =
+        (c.input()?, if matches!(c.get(1, "dim"), Some(Arg::Bool(_))) { vec![] } else { c.ints(1, "dim")? });
+    results.push(if c.flag(3, "keepdim", false)? { x.mean_keepdim(&axes)? } else { x.mean(&axes)? });
+    Ok(results)
 }
 
 fn product(c: &Call<'_>) -> Outcome {
