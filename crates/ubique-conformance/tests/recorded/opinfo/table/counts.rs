@@ -78,16 +78,19 @@ fn histogram(c: &Call<'_>) -> Outcome {
     Ok(vec![counts.cast(x.dtype())?, edges.cast(x.dtype())?])
 }
 
-/// PyTorch takes the lower of the middle two.
+/// PyTorch takes the lower of the middle two. Of integers, which have no quantiles here, it is in the middle of a sort.
 fn median(c: &Call<'_>) -> Outcome {
-    let x = c.input()?;
-    if !c.dtype.is_float() {
-        return unmapped("the median of integers");
+    let (x, axis) = match c.maybe_int(1, "dim")? {
+        None => (c.input()?.reshape([c.input()?.elements()])?, 0),
+        Some(axis) => (c.input()?.clone(), axis),
+    };
+    let keep = c.flag(2, "keepdim", false)?;
+    if c.dtype.is_float() {
+        return one(x.quantile(0.5, axis, Interpolation::Lower, keep));
     }
-    match c.get(1, "dim") {
-        None => one(x.reshape([x.elements()])?.quantile(0.5, 0, Interpolation::Lower, false)),
-        Some(_) => one(x.quantile(0.5, c.int(1, "dim", 0)?, Interpolation::Lower, c.flag(2, "keepdim", false)?)),
-    }
+    let middle = x.shape()[x.shape().axis(axis)?].saturating_sub(1) / 2;
+    let kept = x.sort(axis, false)?.0.narrow(axis, middle as isize, 1)?;
+    one(if keep { Ok(kept) } else { kept.squeeze(axis) })
 }
 
 /// Along an axis, or of all elements, which then keep no axis or all of them.

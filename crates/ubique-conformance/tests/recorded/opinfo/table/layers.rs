@@ -111,8 +111,23 @@ fn avg_pool(c: &Call<'_>, axes: usize) -> Outcome {
 }
 
 fn adaptive_avg_pool(c: &Call<'_>, axes: usize) -> Outcome {
-    let (x, output) = (c.input()?, c.shape(1, "output_size")?);
-    batched(x, axes, |x| Ok(vec![x.adaptive_avg_pool(output)?]))
+    let output = output_size(c, axes)?;
+    batched(c.input()?, axes, |x| Ok(vec![x.adaptive_avg_pool(output)?]))
+}
+
+/// One extent for all axes or one for each; those that are not given stay as they are.
+fn output_size(c: &Call<'_>, axes: usize) -> Outcome<Vec<usize>> {
+    let x = c.input()?;
+    let extent = |(axis, arg): (usize, &Arg<Tensor>)| match arg {
+        Arg::Int(extent) => Ok(extent.unsigned_abs() as usize),
+        Arg::None => Ok(x.shape()[x.rank() - axes + axis]),
+        _ => unmapped("an extent that is no integer"),
+    };
+    match c.get(1, "output_size") {
+        Some(Arg::List(list)) => list.iter().enumerate().map(extent).collect(),
+        Some(arg) => Ok(vec![extent((0, arg))?]),
+        None => unmapped("no extents"),
+    }
 }
 
 fn batch_norm(c: &Call<'_>) -> Outcome {
@@ -156,23 +171,11 @@ fn attention(c: &Call<'_>) -> Outcome {
     one(c.input()?.attention(keys, values, mask, c.flag(5, "is_causal", false)?, c.maybe_float(6, "scale")?))
 }
 
-/// Extents that are not given stay as they are. PyTorch can give the places too; ubique has the values alone.
+/// PyTorch can give the places too; ubique has the values alone.
 fn adaptive_max_pool(c: &Call<'_>, axes: usize) -> Outcome {
-    let x = c.input()?;
     c.flag(2, "return_indices", false)?;
-    let extent = |axis: usize, arg: &Arg<Tensor>| match arg {
-        Arg::Int(extent) => Ok(extent.unsigned_abs() as usize),
-        Arg::None => Ok(x.shape()[x.rank() - axes + axis]),
-        _ => unmapped("an extent that is no integer"),
-    };
-    let output: Vec<usize> = match c.get(1, "output_size") {
-        Some(Arg::List(list)) => {
-            list.iter().enumerate().map(|(axis, arg)| extent(axis, arg)).collect::<Outcome<_>>()?
-        }
-        Some(arg) => vec![extent(0, arg)?],
-        None => return unmapped("no extents"),
-    };
-    batched(x, axes, |x| Ok(vec![x.adaptive_max_pool(output)?]))
+    let output = output_size(c, axes)?;
+    batched(c.input()?, axes, |x| Ok(vec![x.adaptive_max_pool(output)?]))
 }
 
 /// Each channel of each example is a group of its own.

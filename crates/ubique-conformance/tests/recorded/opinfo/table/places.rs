@@ -89,7 +89,12 @@ fn topk(c: &Call<'_>) -> Outcome {
 }
 
 fn nonzero(c: &Call<'_>) -> Outcome {
-    if c.flag(usize::MAX, "as_tuple", false)? { unmapped("a list of columns") } else { one(c.input()?.nonzero()) }
+    let places = c.input()?.nonzero()?;
+    if !c.flag(usize::MAX, "as_tuple", false)? {
+        return Ok(vec![places]);
+    }
+    // A column for each axis.
+    Ok((0..places.shape()[1] as isize).map(|axis| at(&places, 1, axis)).collect::<Result<_>>()?)
 }
 
 /// Pieces of one length, the last of which may be shorter.
