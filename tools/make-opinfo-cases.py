@@ -29,37 +29,40 @@ isinf isnan log log10 log1p log2 logical_not neg reciprocal round rsqrt sigmoid 
 nn.functional.celu nn.functional.elu nn.functional.gelu nn.functional.glu nn.functional.hardsigmoid
 nn.functional.hardtanh nn.functional.leaky_relu nn.functional.logsigmoid nn.functional.mish nn.functional.prelu
 nn.functional.relu nn.functional.relu6 nn.functional.selu nn.functional.silu nn.functional.softplus"""
-BINARY = """add addcdiv addcmul atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor div/no_rounding_mode
-div/trunc_rounding eq floor_divide fmod ge gt hypot le lerp logaddexp logical_and logical_or logical_xor lt max/binary maximum min/binary minimum mul ne
-pow remainder rsub sub true_divide"""
-REDUCTIONS = """all amax amin any argmax argmin bincount count_nonzero cummax cummin cumprod cumsum dist histc histogram linalg.vector_norm log_softmax
-logsumexp max/reduction_no_dim max/reduction_with_dim mean median min/reduction_no_dim min/reduction_with_dim
-nn.functional.softmin norm norm/fro norm/inf prod quantile softmax std std/unbiased std_mean sum sum_to_size var var/unbiased
-var_mean"""
-PRODUCTS = """addmm addmv addr baddbmm bmm cross dot einsum inner kron linalg.cross linalg.multi_dot linalg.vecdot matmul mm mv nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d
-nn.functional.conv_transpose1d nn.functional.conv_transpose2d nn.functional.conv_transpose3d nn.functional.linear
+BINARY = """add addcdiv addcmul atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor
+div/no_rounding_mode div/trunc_rounding eq floor_divide fmod ge gt hypot le lerp logaddexp logical_and logical_or
+logical_xor lt max/binary maximum min/binary minimum mul ne pow remainder rsub sub true_divide"""
+REDUCTIONS = """all amax amin any argmax argmin bincount count_nonzero cummax cummin cumprod cumsum dist histc histogram
+linalg.vector_norm log_softmax logsumexp max/reduction_no_dim max/reduction_with_dim mean median min/reduction_no_dim
+min/reduction_with_dim nn.functional.softmin norm norm/fro norm/inf prod quantile softmax std std/unbiased std_mean sum
+sum_to_size var var/unbiased var_mean"""
+PRODUCTS = """addmm addmv addr baddbmm bmm cross dot einsum inner kron linalg.cross linalg.multi_dot linalg.vecdot
+matmul mm mv nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d
+nn.functional.conv_transpose2d nn.functional.conv_transpose3d nn.functional.linear
 nn.functional.scaled_dot_product_attention outer tensordot"""
 WINDOWS = """nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d
 nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d
 nn.functional.avg_pool1d nn.functional.avg_pool2d nn.functional.avg_pool3d nn.functional.max_pool1d
 nn.functional.max_pool2d nn.functional.max_pool3d nn.functional.unfold unfold"""
-IMAGES = """grid_sampler_2d nn.functional.grid_sample nn.functional.interpolate/bicubic nn.functional.interpolate/bilinear
-nn.functional.interpolate/linear nn.functional.interpolate/nearest nn.functional.interpolate/trilinear
-nn.functional.upsample_bilinear nn.functional.upsample_nearest"""
+IMAGES = """grid_sampler_2d nn.functional.grid_sample nn.functional.interpolate/bicubic
+nn.functional.interpolate/bilinear nn.functional.interpolate/linear nn.functional.interpolate/nearest
+nn.functional.interpolate/trilinear nn.functional.upsample_bilinear nn.functional.upsample_nearest"""
 LAYERS = """nn.functional.batch_norm nn.functional.binary_cross_entropy_with_logits nn.functional.cross_entropy
 nn.functional.ctc_loss nn.functional.embedding nn.functional.group_norm nn.functional.huber_loss
-nn.functional.instance_norm nn.functional.kl_div nn.functional.nll_loss nn.functional.smooth_l1_loss nn.functional.layer_norm nn.functional.mse_loss nn.functional.l1_loss nn.functional.one_hot nn.functional.rms_norm"""
-PLACES = """argsort argwhere broadcast_to bucketize cat chunk clamp clamp_max clamp_min constant_pad_nd diag diag_embed diagonal
-diff expand flatten flip fliplr flipud gather hstack index_add index_copy index_fill index_put index_select linalg.diagonal masked_fill masked_select meshgrid/list_of_tensors meshgrid/variadic_tensors movedim msort nan_to_num narrow nn.functional.pad/circular
-nn.functional.pad/constant nn.functional.pad/reflect nn.functional.pad/replicate nonzero permute repeat
-repeat_interleave reshape roll scatter scatter_add scatter_reduce/amax scatter_reduce/amin scatter_reduce/prod
-scatter_reduce/sum searchsorted select select_scatter sort split split_with_sizes squeeze stack t take take_along_dim tile
-topk trace transpose tril triu unbind unflatten unsqueeze view vstack where"""
+nn.functional.instance_norm nn.functional.kl_div nn.functional.nll_loss nn.functional.smooth_l1_loss
+nn.functional.layer_norm nn.functional.mse_loss nn.functional.l1_loss nn.functional.one_hot nn.functional.rms_norm"""
+PLACES = """argsort argwhere broadcast_to bucketize cat chunk clamp clamp_max clamp_min constant_pad_nd diag diag_embed
+diagonal diff expand flatten flip fliplr flipud gather hstack index_add index_copy index_fill index_put index_select
+linalg.diagonal masked_fill masked_select meshgrid/list_of_tensors meshgrid/variadic_tensors movedim msort nan_to_num
+narrow nn.functional.pad/circular nn.functional.pad/constant nn.functional.pad/reflect nn.functional.pad/replicate
+nonzero permute repeat repeat_interleave reshape roll scatter scatter_add scatter_reduce/amax scatter_reduce/amin
+scatter_reduce/prod scatter_reduce/sum searchsorted select select_scatter sort split split_with_sizes squeeze stack t
+take take_along_dim tile topk trace transpose tril triu unbind unflatten unsqueeze view vstack where"""
 MATRICES = """cholesky linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.lstsq/grad_oriented
-linalg.lu linalg.matrix_norm linalg.norm linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular linalg.svd
-linalg.svdvals logdet mT norm/nuc pinverse"""
-FOURIER = """fft.fft fft.fft2 fft.fftn fft.fftshift fft.ifft fft.ifft2 fft.ifftn fft.ifftshift fft.irfft fft.irfft2 fft.irfftn
-fft.rfft fft.rfft2 fft.rfftn"""
+linalg.lu linalg.matrix_norm linalg.norm linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular
+linalg.svd linalg.svdvals logdet mT norm/nuc pinverse"""
+FOURIER = """fft.fft fft.fft2 fft.fftn fft.fftshift fft.ifft fft.ifft2 fft.ifftn fft.ifftshift fft.irfft fft.irfft2
+fft.irfftn fft.rfft fft.rfft2 fft.rfftn"""
 OPERATORS = "__radd__ __rand__ __rdiv__ __rmatmul__ __rmul__ __ror__ __rsub__ __rxor__"
 CASTS = "bool float half int long"
 MADE = "arange eye full full_like linspace ones ones_like zeros zeros_like"
