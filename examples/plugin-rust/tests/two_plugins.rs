@@ -29,10 +29,9 @@ fn library(name: &str) -> String {
     format!("{}{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX)
 }
 
-/// Cargo puts a package's library into the folder that the tests' own folder lies in.
+/// Where cargo puts a package's own library for its tests.
 fn beside_this_test(file: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().and_then(|deps| deps.parent()).unwrap().join(file)
+    std::env::current_exe().unwrap().with_file_name(file)
 }
 
 fn device(name: &str) -> Device {

@@ -215,7 +215,7 @@ unary! {
     /// Logistic function, 1 / (1 + e^-x).
     Sigmoid, sigmoid => Row {
         name: "sigmoid", float: sigmoid64, vjp: Some(|_, y, g| (g * y * (1.0 - y)).into()), saves: Saves::OUTPUTS,
-        decompose: Some(|x| (x.neg()?.exp()? + 1.0).tensor()?.recip()), ..ROW
+        decompose: Some(|x| (x.minimum(0)?.exp() / (x.abs()?.neg()?.exp()? + 1.0)).into()), ..ROW
     };
     /// log(sigmoid(x)), without overflow.
     LogSigmoid, log_sigmoid => Row {
@@ -237,13 +237,13 @@ unary! {
     Silu, silu => Row {
         name: "silu", float: |x| if x == f64::NEG_INFINITY { -0.0 } else { x * sigmoid64(x) },
         vjp: Some(|x, _, g| { let s = x.sigmoid()?; (g * (&s + x * &s * (1.0 - &s))).into() }),
-        decompose: Some(|x| (x * x.sigmoid()).into()), ..ROW
+        decompose: Some(|x| gated(x, x.sigmoid()?)), ..ROW
     };
     /// x·tanh(softplus(x)) (Misra 2019).
     Mish, mish => Row {
         name: "mish", float: |x| if x == f64::NEG_INFINITY { -0.0 } else { x * softplus64(x).tanh() },
         vjp: Some(|x, _, g| { let t = x.softplus()?.tanh()?; (g * (&t + x * x.sigmoid() * (1.0 - &t * &t))).into() }),
-        decompose: Some(|x| (x * x.softplus()?.tanh()).into()), ..ROW
+        decompose: Some(|x| gated(x, x.softplus()?.tanh()?)), ..ROW
     };
     /// x·Φ(x), Φ the normal distribution function: exact GELU (Hendrycks and Gimpel 2016).
     Gelu, gelu => Row {
@@ -252,7 +252,7 @@ unary! {
             let phi = (x * -std::f64::consts::FRAC_1_SQRT_2).tensor()?.erfc()?;
             (g * (phi * 0.5 + x * normal_density(x))).into()
         }),
-        decompose: Some(|x| (x * ((x * std::f64::consts::FRAC_1_SQRT_2).tensor()?.erf()? + 1.0) * 0.5).into()), ..ROW
+        decompose: Some(|x| gated(x, ((x * -std::f64::consts::FRAC_1_SQRT_2).tensor()?.erfc()? * 0.5).tensor()?)), ..ROW
     };
     /// GELU's tanh approximation: x/2 · (1 + tanh(√(2/π)(x + 0.044715 x³))).
     GeluTanh, gelu_tanh => Row {
@@ -265,7 +265,7 @@ unary! {
             let inner = (&square * (3.0 * 0.044715) + 1.0) * SQRT_2_OVER_PI;
             (g * ((&t + 1.0) * 0.5 + x * 0.5 * (1.0 - &t * &t) * inner)).into()
         }),
-        decompose: Some(|x| (x * 0.5 * ((x * (x * x * 0.044715 + 1.0) * SQRT_2_OVER_PI).tensor()?.tanh()? + 1.0)).into()), ..ROW
+        decompose: Some(|x| gated(x, (x * (x * x * 0.044715 + 1.0) * (2.0 * SQRT_2_OVER_PI)).tensor()?.sigmoid()?)), ..ROW
     };
     /// Self-normalising ELU: λx above 0, λα(eˣ - 1) below (Klambauer et al. 2017).
     Selu, selu => Row {
@@ -274,6 +274,11 @@ unary! {
         vjp: Some(|x, _, g| (g * (x.minimum(0)?.exp()? * (SELU_SCALE * SELU_ALPHA)).tensor()?.select(&x.le(0)?, &x.full_like(SELU_SCALE)?)).into()),
         decompose: Some(|x| ((x.maximum(0)? * SELU_SCALE) + x.minimum(0)?.expm1()? * (SELU_SCALE * SELU_ALPHA)).into()), ..ROW
     };
+}
+
+/// x times a gate that goes to 0 faster than x to -∞.
+fn gated(x: &Tensor, gate: Tensor) -> Result<Tensor> {
+    (x * gate).tensor()?.masked_fill(&x.eq(f64::NEG_INFINITY)?, -0.0)
 }
 
 impl Unary {
