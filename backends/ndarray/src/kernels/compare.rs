@@ -1,0 +1,58 @@
+//! Comparisons of two tensors, or of a tensor and a scalar.
+
+use ubique_core::backend::View;
+use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::pool::HostPool;
+use ubique_core::op::binary::{Compare, CompareScalar};
+use ubique_core::{Result, Scalar, Shape};
+
+use super::dtype::{Number, WithNumber, pattern, with_number};
+use super::walk::{self, Lane, Target, both};
+
+/// The second operand.
+enum Right<'a> {
+    Tensor(&'a View),
+    Scalar(Scalar),
+}
+
+struct Call<'a> {
+    pool: &'a HostPool,
+    op: Compare,
+    left: &'a View,
+    right: Right<'a>,
+    shape: &'a Shape,
+}
+
+/// Compares two tensors.
+pub fn compare(pool: &HostPool, op: Compare, left: &View, right: &View, shape: &Shape) -> Result<Buffer> {
+    with_number(left.dtype, Call { pool, op, left, right: Right::Tensor(right), shape })
+}
+
+/// Compares a tensor with a scalar.
+pub fn compare_scalar(pool: &HostPool, op: &CompareScalar, left: &View, shape: &Shape) -> Result<Buffer> {
+    with_number(left.dtype, Call { pool, op: op.op, left, right: Right::Scalar(op.scalar), shape })
+}
+
+impl WithNumber for Call<'_> {
+    type Output = Result<Buffer>;
+    fn run<T: Number>(self) -> Result<Buffer> {
+        let Call { pool, op, left, right, shape } = self;
+        let kernel = kernel::<T>(op);
+        match right {
+            Right::Tensor(right) => walk::zip(pool, left, right, shape, &kernel),
+            Right::Scalar(scalar) => walk::with_scalar(pool, left, pattern(scalar, left.dtype)?, false, &kernel),
+        }
+    }
+}
+
+/// Anything compared with NaN is false, except that it differs. Results are bools as bytes.
+fn kernel<T: Number>(op: Compare) -> fn(Lane<'_, T>, Lane<'_, T>, Target<'_, u8>) {
+    match op {
+        Compare::Eq => |a, b, t| both(a, b, t, |a: T, b: T| u8::from(a == b)),
+        Compare::Ne => |a, b, t| both(a, b, t, |a: T, b: T| u8::from(a != b)),
+        Compare::Lt => |a, b, t| both(a, b, t, |a: T, b: T| u8::from(a < b)),
+        Compare::Le => |a, b, t| both(a, b, t, |a: T, b: T| u8::from(a <= b)),
+        Compare::Gt => |a, b, t| both(a, b, t, |a: T, b: T| u8::from(a > b)),
+        Compare::Ge => |a, b, t| both(a, b, t, |a: T, b: T| u8::from(a >= b)),
+    }
+}

@@ -1,0 +1,98 @@
+//! Sorting along an axis, line by line. Equal elements keep their order, and NaN comes last either way.
+
+use std::cmp::Ordering;
+use std::mem::MaybeUninit;
+
+use ndarray::{ArrayView1, ArrayViewMut1, Axis};
+use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::{Outputs, View};
+use ubique_core::op::sort::{Sort, TopK};
+use ubique_core::{Error, Result, TensorSpec};
+
+use super::dtype::{Number, WithNumber, with_number};
+use super::walk::target;
+use crate::memory::Out;
+use crate::view::array;
+
+/// Which elements of a line are wanted, in which order.
+#[derive(Clone, Copy)]
+struct Wanted {
+    axis: usize,
+    descending: bool,
+    count: usize,
+}
+
+/// The elements of each line in order, and where they stood.
+pub fn sort(pool: &HostPool, op: &Sort, x: &View, outputs: &[TensorSpec]) -> Result<Outputs> {
+    let wanted = Wanted { axis: op.axis, descending: op.descending, count: x.shape()[op.axis] };
+    with_number(x.dtype, Call { pool, wanted, x, outputs })
+}
+
+/// The first few of each line in order, and where they stood.
+pub fn topk(pool: &HostPool, op: &TopK, x: &View, outputs: &[TensorSpec]) -> Result<Outputs> {
+    let wanted = Wanted { axis: op.axis, descending: op.largest, count: op.k };
+    with_number(x.dtype, Call { pool, wanted, x, outputs })
+}
+
+struct Call<'a> {
+    pool: &'a HostPool,
+    wanted: Wanted,
+    x: &'a View,
+    outputs: &'a [TensorSpec],
+}
+
+impl WithNumber for Call<'_> {
+    type Output = Result<Outputs>;
+    fn run<T: Number>(self) -> Result<Outputs> {
+        let Call { pool, wanted, x, outputs } = self;
+        let shape = &outputs[0].shape;
+        let total = shape.elements()?;
+        let mut values = Out::<T>::new(pool, total)?;
+        let mut places = Out::<i64>::new(pool, total)?;
+        if total > 0 {
+            let (len, axis) = (x.shape()[wanted.axis], Axis(wanted.axis));
+            let mut room: Vec<(T, usize)> = Vec::new();
+            room.try_reserve_exact(len)
+                .map_err(|e| Error::out_of_memory(format!("room to sort {len} elements: {e}")))?;
+            let (mut to, mut at) = (target(values.uninit(), shape)?, target(places.uninit(), shape)?);
+            let x = array::<T>(x)?;
+            let lanes = x.lanes(axis).into_iter().zip(to.lanes_mut(axis)).zip(at.lanes_mut(axis));
+            lanes.for_each(|((x, to), at)| line(wanted, x, to, at, &mut room));
+        }
+        // SAFETY: every line is written, and is as long as the number of elements wanted.
+        Ok(unsafe { Outputs::Many(vec![values.finish(), places.finish()]) })
+    }
+}
+
+/// Sorts one line, in room for its elements.
+fn line<T: Number>(
+    wanted: Wanted,
+    x: ArrayView1<'_, T>,
+    to: ArrayViewMut1<'_, MaybeUninit<T>>,
+    at: ArrayViewMut1<'_, MaybeUninit<i64>>,
+    room: &mut Vec<(T, usize)>,
+) {
+    room.clear();
+    room.extend(x.iter().copied().zip(0..));
+    // Places are distinct, so that an unstable sort is a stable one.
+    let order = |a: &(T, usize), b: &(T, usize)| compare(a.0, b.0, wanted.descending).then(a.1.cmp(&b.1));
+    if wanted.count < room.len() {
+        room.select_nth_unstable_by(wanted.count, order);
+        room.truncate(wanted.count);
+    }
+    room.sort_unstable_by(order);
+    for ((to, at), &(value, place)) in to.into_iter().zip(at).zip(&*room) {
+        to.write(value);
+        at.write(place as i64);
+    }
+}
+
+/// The order of two elements; what differs from itself is NaN.
+#[allow(clippy::eq_op)]
+fn compare<T: Number>(a: T, b: T, descending: bool) -> Ordering {
+    match a.partial_cmp(&b) {
+        Some(order) if descending => order.reverse(),
+        Some(order) => order,
+        None => (a != a).cmp(&(b != b)),
+    }
+}
