@@ -68,5 +68,6 @@ fn info() -> DeviceInfo {
         default_int: DType::I64,
         // Below the CPU backend with vector code and threads, which `auto` and `cpu` shall mean.
         priority: -1,
+        unavailable: None,
     }
 }

@@ -42,18 +42,20 @@ pub fn of_layout<'a, T>(data: &'a [T], layout: &Layout) -> Result<ArrayViewD<'a,
 ///
 /// Arrays are made with strides that are not negative, from their lowest element on; axes are then turned around.
 pub fn strided<'a, T>(data: &'a [T], extents: &[usize], strides: &[isize], offset: usize) -> Result<ArrayViewD<'a, T>> {
+    let refused = |e| Error::backend(format!("no array has shape {extents:?} and strides {strides:?}: {e}"));
+    if extents.contains(&0) {
+        // Strides of nothing may be of any size.
+        return ArrayViewD::from_shape(IxDyn(extents), &data[..0]).map_err(refused);
+    }
     let mut lowest = offset;
-    if !extents.contains(&0) {
-        for (&extent, &stride) in extents.iter().zip(strides).filter(|(_, stride)| **stride < 0) {
-            let reach = (extent - 1).checked_mul(stride.unsigned_abs());
-            lowest = reach.and_then(|reach| lowest.checked_sub(reach)).ok_or_else(outside)?;
-        }
+    for (&extent, &stride) in extents.iter().zip(strides).filter(|(_, stride)| **stride < 0) {
+        let reach = (extent - 1).checked_mul(stride.unsigned_abs());
+        lowest = reach.and_then(|reach| lowest.checked_sub(reach)).ok_or_else(outside)?;
     }
     let data = data.get(lowest..).ok_or_else(outside)?;
     let sizes: Vec<usize> = strides.iter().map(|stride| stride.unsigned_abs()).collect();
     let shape = IxDyn(extents).strides(IxDyn(&sizes));
-    let mut array = ArrayViewD::from_shape(shape, data)
-        .map_err(|e| Error::backend(format!("no array has shape {extents:?} and strides {strides:?}: {e}")))?;
+    let mut array = ArrayViewD::from_shape(shape, data).map_err(refused)?;
     for (axis, _) in strides.iter().enumerate().filter(|(_, stride)| **stride < 0) {
         array.invert_axis(Axis(axis));
     }
@@ -100,6 +102,7 @@ mod tests {
         assert_eq!(list(&[], &[], 7).unwrap(), [7]);
         assert_eq!(list(&[1; 9], &[-5; 9], 3).unwrap(), [3]);
         assert_eq!(list(&[2, 0], &[-1, 1], 0).unwrap(), []);
+        assert_eq!(list(&[0, 3], &[3, 1], 99).unwrap(), []);
     }
 
     #[test]

@@ -15,12 +15,15 @@
 //! ```
 //!
 //! Backends are cargo features (all on by default), and linking one is all it takes to have it: `flex` is the eager CPU,
+//! `ndarray` the crate of that name (its conversions from and to arrays are in `ubique::ndarray`),
 //! `plugins` loads those that `UBIQUE_PLUGIN_PATH` and the config file name.
 
 pub use ubique_core::*;
 
 #[cfg(feature = "flex")]
 use ubique_flex as _;
+#[cfg(feature = "ndarray")]
+pub use ubique_ndarray as ndarray;
 #[cfg(feature = "plugins")]
 use ubique_plugin as _;
 

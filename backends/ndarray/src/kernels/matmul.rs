@@ -168,7 +168,7 @@ fn vector<T: Real + LinalgScalar>(
 }
 
 /// Elements whose products are added up in their own type.
-const CHUNK: usize = 4096;
+const CHUNK: usize = 1024;
 
 /// A product of long vectors: what chunks give is added up in f64.
 fn long_dot<T: Real + LinalgScalar>(a: ArrayView1<'_, T>, b: ArrayView1<'_, T>) -> f64 {

@@ -1,7 +1,7 @@
 //! Reductions over axes, one axis at a time. Floats accumulate in f64.
 
 use bytemuck::Pod;
-use ndarray::{ArrayView1, ArrayViewD, Axis};
+use ndarray::{ArrayViewD, Axis};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
@@ -189,8 +189,7 @@ fn real<T: Real>(op: Reduction) -> Fold<T, f64> {
     match op {
         Reduction::Sum | Reduction::Mean => Fold {
             start: 0.0,
-            // A block is added up in its own type, as `ndarray` does.
-            lane: |x| wide(ArrayView1::from(x).sum()),
+            lane: |x| lane(x, 0.0, |w, x: T| w + wide(x), |a, b| a + b),
             join: |a, b| a + b,
             row: |w, x| row(w, x, |w, x: T| w + wide(x)),
         },
