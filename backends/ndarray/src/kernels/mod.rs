@@ -31,7 +31,7 @@ pub fn supports(op: &Op, inputs: &[TensorSpec]) -> bool {
         Op::Fill(_) | Op::Arange(_) | Op::Random(_) | Op::Cast(_) | Op::Contiguous(_) | Op::Concat(_) | Op::Pad(_) => {
             true
         }
-        Op::Select(_) | Op::MaskedFill(_) | Op::Clamp(_) | Op::Matmul(_) | Op::Linear(_) => true,
+        Op::Bitcast(_) | Op::Select(_) | Op::MaskedFill(_) | Op::Clamp(_) | Op::Matmul(_) | Op::Linear(_) => true,
         Op::Reduce(_) | Op::ArgReduce(_) | Op::Scan(_) | Op::Sort(_) | Op::TopK(_) => true,
         Op::Gather(_) | Op::Scatter(_) | Op::IndexSelect(_) | Op::IndexAdd(_) | Op::Variance(_) => true,
         Op::Softmax(_) | Op::LogSumExp(_) => softmax::supports(inputs),
@@ -74,7 +74,8 @@ fn run(pool: &HostPool, op: &Op, inputs: &mut [Operand<'_>], outputs: &[TensorSp
         (Op::IndexSelect(op), [x, index]) => index::index_select(pool, op, x, index, out),
         (Op::IndexAdd(op), [x, index, source]) => index::index_add(pool, op, x, index, source),
         (Op::Pad(op), [x]) => pad::pad(pool, op, x, out),
-        (Op::Contiguous(_), [x]) => copy::contiguous(pool, x),
+        // The copy's bits are the result's, whatever its dtype, and so is its alignment.
+        (Op::Contiguous(_) | Op::Bitcast(_), [x]) => copy::contiguous(pool, x),
         (Op::Concat(op), inputs) => copy::concat(pool, op, &views(inputs), out),
         (Op::Variance(op), [x]) => statistics::variance(pool, op, x, out),
         (Op::Softmax(op), [x]) => softmax::softmax(pool, op, x),
