@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use tempfile::TempDir;
 use ubique::{DType, Device, Op, Tensor};
+use ubique_conformance::Options;
 
 /// Builds the one in C, and names both to the registry before it is first asked.
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
@@ -53,7 +54,8 @@ fn both_work_side_by_side() {
         let product = x.matmul(&x.t().unwrap()).unwrap();
         assert_eq!(product.to_vec::<f32>().unwrap(), [14.0, 32.0, 32.0, 77.0], "{device}");
         // Neither has a kernel for this one: it is composed, or runs on the host.
-        assert_eq!(x.softmax(-1).unwrap().sum_all().unwrap().item::<f32>().unwrap(), 2.0, "{device}");
+        let sum = x.softmax(-1).unwrap().sum_all().unwrap().item::<f32>().unwrap();
+        assert!((sum - 2.0).abs() < 1e-6, "{sum} on {device}");
     }
     let counts = devices[0].counts();
     assert!(counts.native > 0 && counts.host > 0, "{counts:?}");
@@ -137,8 +139,13 @@ fn ops_survive_as_text() {
 
 #[test]
 fn the_conformance_kit_finds_no_fault() {
-    for (name, least_native) in [("example_c", 100), ("example_rust", 10_000)] {
-        let report = ubique_conformance::run(&device(name), &Default::default());
+    // The one in C whole; of the one in Rust, whose kernels are the slow references, what it has and some of what is composed
+    // of that.
+    let some =
+        ["neg", "exp", "add", "div", "matmul", "sum", "max", "contiguous", "softmax", "concat", "permute", "linear"];
+    for (name, ops, least_native) in [("example_c", &[][..], 100), ("example_rust", &some[..], 1_000)] {
+        let ops = ops.iter().map(|&op| op.to_owned()).collect();
+        let report = ubique_conformance::run(&device(name), &Options { ops, ..Default::default() });
         assert!(report.passed(), "{report}");
         let native: usize = report.ops.iter().map(|op| op.native).sum();
         assert!(native >= least_native, "{native} on {name}");
