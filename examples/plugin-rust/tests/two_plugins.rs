@@ -42,7 +42,7 @@ fn device(name: &str) -> Device {
 
 #[test]
 fn both_work_side_by_side() {
-    let devices = ["example_c", "example_rust", "flex"].map(device);
+    let devices = ["example_c", "example_rust", "flex", "ndarray"].map(device);
     // Both ask for the number 200; one of them has got another.
     assert_ne!(devices[0].id(), devices[1].id());
     for device in &devices {
@@ -80,15 +80,16 @@ fn host_memory_is_never_copied_on_its_way() {
     let at = |tensor: &Tensor| tensor.view().buffer.host_bytes().unwrap().as_ptr().cast::<f32>();
     let on_c = Tensor::from_vec(data, [10, 100], &device("example_c")).unwrap();
     let on_rust = on_c.to_device(&device("example_rust")).unwrap();
-    let on_flex = on_rust.to_device(&device("flex")).unwrap();
-    assert!([&on_c, &on_rust, &on_flex].iter().all(|tensor| at(tensor) == start));
+    let on_ndarray = on_rust.to_device(&device("ndarray")).unwrap();
+    let on_flex = on_ndarray.to_device(&device("flex")).unwrap();
+    assert!([&on_c, &on_rust, &on_ndarray, &on_flex].iter().all(|tensor| at(tensor) == start));
     let host = on_flex.to_host().unwrap();
     assert_eq!(host.as_slice::<f32>().unwrap().as_ptr(), start);
     // What one of them computes is seen by the others without a copy too.
     let computed = on_c.neg().unwrap();
     assert_eq!(at(&computed), at(&computed.to_device(&device("flex")).unwrap()));
     // Memory lives as long as anybody looks at it.
-    drop((on_c, on_rust, host));
+    drop((on_c, on_rust, on_ndarray, host));
     assert_eq!(on_flex.sum_all().unwrap().item::<f32>().unwrap(), 499_500.0);
 }
 
