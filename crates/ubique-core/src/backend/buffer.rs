@@ -31,6 +31,11 @@ pub trait Storage: Any + Send + Sync {
 /// Up to this many bytes fit in a [`Buffer`] itself.
 pub const INLINE_BYTES: usize = 16;
 
+/// No bytes, aligned for every dtype: a storage without any need not care where they would be.
+#[repr(align(8))]
+struct Nothing([u8; 0]);
+static NOTHING: Nothing = Nothing([]);
+
 /// A handle to memory: shared, or, where there are only a few bytes in host memory, the bytes themselves. A scalar is
 /// not worth an allocation.
 #[derive(Clone)]
@@ -72,12 +77,15 @@ impl Buffer {
         }
     }
 
-    /// The bytes, where the host can read them.
+    /// The bytes, where the host can read them. What a storage gives is aligned for its dtype; no bytes are for every one.
     #[inline]
     pub fn host_bytes(&self) -> Option<&[u8]> {
         match &self.0 {
             Repr::Inline(inline) => Some(&inline.bytes[..inline.len]),
-            Repr::Shared(storage) => storage.host_bytes(),
+            Repr::Shared(storage) => match storage.host_bytes() {
+                Some([]) => Some(&NOTHING.0),
+                bytes => bytes,
+            },
         }
     }
 
@@ -166,6 +174,17 @@ mod tests {
         assert_eq!(buffer.host_bytes(), Some(&[9, 0, 0][..]));
         assert_eq!(copy.host_bytes(), Some(&[0, 0, 0][..]));
         assert!(copy.host_bytes().unwrap().as_ptr().cast::<u64>().is_aligned());
+        struct Empty;
+        impl Storage for Empty {
+            fn byte_len(&self) -> usize {
+                0
+            }
+            fn host_bytes(&self) -> Option<&[u8]> {
+                // Points to the odd byte 1.
+                Some(&[])
+            }
+        }
+        assert!(Buffer::new(Empty).host_bytes().unwrap().as_ptr().cast::<u64>().is_aligned());
         assert!(Buffer::inline(INLINE_BYTES).is_some());
         assert!(Buffer::inline(INLINE_BYTES + 1).is_none());
     }
