@@ -8,6 +8,7 @@ use serde::Serialize;
 use ubique::backend::DeviceKind;
 use ubique::dispatch::{Probed, State, config};
 use ubique::{Device, Dispatch};
+use ubique_nn::atomic_file;
 
 use super::{measure, work};
 use crate::output::{Outcome, Output, Table};
@@ -95,11 +96,7 @@ fn times(name: &str, seconds: f64) -> Result<Vec<f64>> {
         let known = work::ALL.iter().find(|(known, _)| *known == work);
         let (_, prepare) = known.with_context(|| format!("there is no work {work}"))?;
         eprintln!("{name}: {work}");
-        let mut run = prepare(&device)?;
-        let (ms, _) = measure(seconds, || {
-            run()?;
-            Ok(device.sync()?)
-        })?;
+        let (ms, _) = measure(&device, seconds, prepare(&device)?)?;
         times.push(ms);
     }
     Ok(times)
@@ -156,10 +153,7 @@ fn set_device(file: &Path, device: &str) -> Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder).with_context(context)?;
     }
-    // Under another name first: a file that exists is never left half written.
-    let new = file.with_extension("toml.new");
-    std::fs::write(&new, document.to_string()).with_context(context)?;
-    std::fs::rename(&new, file).with_context(context)
+    Ok(atomic_file::write(file, |out| out.write_all(document.to_string().as_bytes()))?)
 }
 
 #[cfg(test)]

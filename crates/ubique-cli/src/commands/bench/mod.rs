@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
+use ubique::Device;
 
 use super::OnDevice;
 use crate::output::{Outcome, Output, Table};
@@ -74,11 +75,7 @@ impl Bench {
             if !self.work.is_empty() && !self.work.iter().any(|wanted| wanted == name) {
                 continue;
             }
-            let mut run = prepare(&device)?;
-            let (ms, n) = measure(self.seconds, || {
-                run()?;
-                Ok(device.sync()?)
-            })?;
+            let (ms, n) = measure(&device, self.seconds, prepare(&device)?)?;
             let row = Measured { peer: "ubique", work: name, ms, n, device: device.name().to_owned() };
             if output.is_json() {
                 output.result(&row, String::new)?;
@@ -94,8 +91,13 @@ impl Bench {
     }
 }
 
-/// The median of the times of repeated runs after two that are not counted, in milliseconds, and their number.
-fn measure(seconds: f64, mut run: impl FnMut() -> Result<()>) -> Result<(f64, usize)> {
+/// The median of the times of repeated runs after two that are not counted, in milliseconds, and their number. A run ends
+/// when the device has done all of it.
+fn measure(device: &Device, seconds: f64, mut work: work::Run) -> Result<(f64, usize)> {
+    let mut run = || -> Result<()> {
+        work()?;
+        Ok(device.sync()?)
+    };
     run()?;
     run()?;
     let mut times = Vec::new();
