@@ -1,0 +1,66 @@
+//! LibTorch's exceptions as errors.
+
+use tch::TchError;
+use ubique_core::Error;
+
+/// What went wrong in a kernel: in LibTorch, or before it was called.
+#[derive(Debug)]
+pub enum Failure {
+    Torch(TchError),
+    Checked(Error),
+}
+
+impl From<TchError> for Failure {
+    fn from(error: TchError) -> Failure {
+        Failure::Torch(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Checked(error)
+    }
+}
+
+impl From<Failure> for Error {
+    #[cold]
+    fn from(failure: Failure) -> Error {
+        let error = match failure {
+            Failure::Checked(error) => return error,
+            Failure::Torch(error) => error,
+        };
+        let said = error.to_string();
+        // The first line says what happened; the others are a trace of LibTorch's own calls.
+        let what = said.lines().next().unwrap_or_default().to_owned();
+        let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+        if says(&["out of memory", "can't allocate memory", "not enough memory"]) {
+            Error::out_of_memory(what)
+        } else if says(&["out of bounds", "out of range"]) {
+            Error::index(what)
+        } else if says(&["not implemented for", "not currently implemented"]) {
+            Error::unsupported(what)
+        } else {
+            Error::backend(what)
+        }
+    }
+}
+
+/// What a kernel gives.
+pub type Made<T = tch::Tensor> = Result<T, Failure>;
+
+#[cfg(test)]
+mod tests {
+    use ubique_core::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn exceptions_become_errors_of_their_kind() {
+        let kind = |text: &str| Error::from(Failure::from(TchError::Torch(text.to_owned()))).kind();
+        assert_eq!(kind("DefaultCPUAllocator: can't allocate memory: you tried"), ErrorKind::OutOfMemory);
+        assert_eq!(kind("index 5 is out of bounds for dimension 0 with size 3"), ErrorKind::Index);
+        assert_eq!(kind("\"sort\" not implemented for 'ComplexFloat'"), ErrorKind::Unsupported);
+        let other = Error::from(Failure::from(TchError::Torch("mat1 and mat2\nException raised from".to_owned())));
+        assert_eq!(other.message(), "mat1 and mat2");
+    }
+}

@@ -1,0 +1,154 @@
+//! LibTorch's memory as buffers, and operands as LibTorch's tensors.
+
+use std::ops::Deref;
+
+use tch::{Device, Kind, Tensor};
+use ubique_core::backend::View;
+use ubique_core::backend::buffer::{Buffer, INLINE_BYTES, Storage};
+use ubique_core::{DType, Error, HostTensor, Layout, Shape, TensorSpec};
+
+use crate::dtype::{ints, kind};
+use crate::error::Made;
+
+/// A tensor of LibTorch, row-major.
+struct Memory {
+    tensor: Tensor,
+    shape: Shape,
+    dtype: DType,
+    bytes: usize,
+    on_host: bool,
+    /// The memory, where the tensor is one that only looks at it.
+    _host: Option<HostTensor>,
+}
+
+// SAFETY: the tensor is never written after it was made, and LibTorch's counts of references are atomic.
+unsafe impl Sync for Memory {}
+
+impl Storage for Memory {
+    fn byte_len(&self) -> usize {
+        self.bytes
+    }
+
+    fn host_bytes(&self) -> Option<&[u8]> {
+        if !self.on_host {
+            return None;
+        }
+        if self.bytes == 0 {
+            return Some(&[]);
+        }
+        // SAFETY: a row-major tensor on the CPU has all of its elements from here on, and lives as long as this.
+        Some(unsafe { std::slice::from_raw_parts(self.tensor.data_ptr().cast(), self.bytes) })
+    }
+}
+
+/// An operand as a tensor.
+pub struct Operand<'a> {
+    tensor: Look<'a>,
+    /// What the elements are, also where LibTorch holds them as others of the same width.
+    pub dtype: DType,
+}
+
+/// The tensor that lies in the buffer, or another look at its elements.
+enum Look<'a> {
+    Whole(&'a Tensor),
+    Part(Tensor),
+}
+
+impl Deref for Operand<'_> {
+    type Target = Tensor;
+    #[inline]
+    fn deref(&self) -> &Tensor {
+        match &self.tensor {
+            Look::Whole(tensor) => tensor,
+            Look::Part(tensor) => tensor,
+        }
+    }
+}
+
+/// A result of a kernel as a buffer, row-major and in the dtype that it has to have.
+pub fn store(tensor: Tensor, spec: &TensorSpec) -> Made<Buffer> {
+    let mut tensor = tensor;
+    let wanted = kind(spec.dtype);
+    if tensor.f_kind()? != wanted {
+        tensor = tensor.f_to_kind(wanted)?;
+    }
+    if !tensor.is_contiguous() {
+        tensor = tensor.f_contiguous()?;
+    }
+    let bytes = spec.shape.bytes(spec.dtype)?;
+    if tensor.numel() * spec.dtype.size() != bytes {
+        let (given, wanted) = (tensor.size(), &spec.shape);
+        return Err(Error::backend(format!("LibTorch gave a result of {given:?} instead of {wanted}")).into());
+    }
+    // A result may have its elements in another shape, but the buffer's tensor is what operands are read from.
+    if tensor.dim() != spec.shape.rank() || tensor.size() != *ints(&spec.shape) {
+        tensor = tensor.f_view(&*ints(&spec.shape))?;
+    }
+    let on_host = tensor.device() == Device::Cpu;
+    Ok(Buffer::new(Memory { tensor, shape: spec.shape.clone(), dtype: spec.dtype, bytes, on_host, _host: None }))
+}
+
+/// Host data on a device: on the CPU without a copy, unless it is only a few bytes.
+pub fn upload(data: HostTensor, device: Device) -> Made<Buffer> {
+    let spec = data.spec().clone();
+    let (size, kind, bytes) = (ints(&spec.shape), kind(spec.dtype), data.bytes().len());
+    if bytes <= INLINE_BYTES {
+        let few = Tensor::f_from_data_size(data.bytes(), &size, kind)?;
+        return store(few.f_to_device(device)?, &spec);
+    }
+    let strides: Vec<i64> = Layout::contiguous(spec.shape.clone()).strides().iter().map(|&s| s as i64).collect();
+    // SAFETY: the memory has that many elements and is kept beside the tensor; nothing writes to it.
+    let tensor = unsafe { Tensor::f_from_blob(data.bytes().as_ptr(), &size, &strides, kind, Device::Cpu) }?;
+    if device != Device::Cpu {
+        return store(tensor.f_to_device(device)?, &spec);
+    }
+    let TensorSpec { shape, dtype } = spec;
+    Ok(Buffer::new(Memory { tensor, shape, dtype, bytes, on_host: true, _host: Some(data) }))
+}
+
+/// The elements that a view means.
+#[inline]
+pub fn read(view: &View) -> Made<Operand<'_>> {
+    let memory: &Memory =
+        view.buffer.downcast().ok_or_else(|| Error::backend("an operand lies in another backend's memory"))?;
+    let layout = &view.layout;
+    let whole = layout.is_row_major() && memory.dtype == view.dtype && memory.shape == *layout.shape();
+    let tensor = match whole {
+        true => Look::Whole(&memory.tensor),
+        false => Look::Part(part(&memory.tensor, kind(view.dtype), layout)?),
+    };
+    Ok(Operand { tensor, dtype: view.dtype })
+}
+
+/// Another look at a tensor's elements. LibTorch has no negative strides: lines that run backwards are turned by a copy.
+fn part(tensor: &Tensor, kind: Kind, layout: &Layout) -> Made {
+    let size = ints(layout.shape());
+    if layout.elements() == 0 {
+        return Ok(Tensor::f_empty(&*size, (kind, tensor.device()))?);
+    }
+    let line = tensor.f_view([-1])?;
+    let line = if line.f_kind()? == kind { line } else { line.f_view_dtype(kind)? };
+    if layout.is_contiguous() {
+        let (start, len) = (layout.offset() as i64, layout.elements() as i64);
+        return Ok(line.f_narrow(0, start, len)?.f_view(&*size)?);
+    }
+    let axes = || layout.shape().iter().zip(layout.strides().iter()).enumerate();
+    let backwards = axes().filter(|(_, (_, stride))| **stride < 0);
+    let reach = backwards.clone().map(|(_, (&extent, stride))| (extent - 1) * stride.unsigned_abs()).sum::<usize>();
+    let strides: Vec<i64> = axes().map(|(_, (_, stride))| stride.unsigned_abs() as i64).collect();
+    // Relative to the tensor's own beginning, which LibTorch counts from the beginning of its memory.
+    let first = (layout.offset() - reach) as i64;
+    let from = line.f_narrow(0, first, line.numel() as i64 - first)?;
+    let forwards = from.f_as_strided(&*size, &strides, None)?;
+    let turned: Vec<i64> = backwards.map(|(axis, _)| axis as i64).collect();
+    Ok(if turned.is_empty() { forwards } else { forwards.f_flip(&turned)? })
+}
+
+/// A view's elements on the host, row-major: the memory itself where they lie so.
+pub fn download(view: &View) -> Made<HostTensor> {
+    if view.layout.is_row_major() && view.buffer.host_bytes().is_some() {
+        return Ok(HostTensor::from_buffer(view.buffer.clone(), view.spec())?);
+    }
+    let tensor = read(view)?.f_to_device(Device::Cpu)?;
+    Ok(HostTensor::from_buffer(store(tensor, &view.spec())?, view.spec())?)
+}

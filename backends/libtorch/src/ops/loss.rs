@@ -1,0 +1,97 @@
+//! Losses.
+
+use tch::{Kind, Reduction, Tensor};
+use ubique_core::op::cross_entropy::{CrossEntropy, CrossEntropyBackward, LossReduction};
+use ubique_core::op::ctc_loss::{CtcLoss, CtcLossBackward};
+use ubique_core::op::index::check_index;
+use ubique_core::{DType, TensorSpec};
+
+use super::Call;
+use super::grad::gradients;
+use crate::error::Made;
+use crate::memory::Operand;
+
+/// The number that LibTorch shall ignore where nothing is ignored: no class has it.
+const NO_CLASS: i64 = i64::MIN;
+
+pub fn cross_entropy(op: &CrossEntropy, call: &Call<'_>) -> Made {
+    let (logits, targets) = (&call.x[0], targets(op, call)?);
+    loss(op, logits, &targets, call.optional(op.weight, 2))
+}
+
+pub fn cross_entropy_backward(op: &CrossEntropyBackward, call: &Call<'_>) -> Made {
+    let (CrossEntropyBackward(op), g) = (op, &*call.x[call.x.len() - 1]);
+    let targets = targets(op, call)?;
+    let weight = call.optional(op.weight, 2);
+    let mut all = gradients(&[&call.x[0]], g, |logits| loss(op, &logits[0], &targets, weight))?;
+    Ok(all.remove(0))
+}
+
+fn loss(op: &CrossEntropy, logits: &Tensor, targets: &Tensor, weight: Option<&Tensor>) -> Made {
+    let reduction = match op.reduction {
+        LossReduction::Mean => Reduction::Mean,
+        LossReduction::Sum => Reduction::Sum,
+        LossReduction::None => Reduction::None,
+    };
+    let ignored = op.ignore_index.unwrap_or(NO_CLASS);
+    Ok(logits.f_cross_entropy_loss(targets, weight, reduction, ignored, op.smoothing)?)
+}
+
+/// The targets, all of them classes or ignored.
+fn targets(op: &CrossEntropy, call: &Call<'_>) -> Made {
+    let (logits, targets) = (&call.x[0], call.x[1].f_to_kind(Kind::Int64)?);
+    let classes = logits.size()[(logits.dim() > 1) as usize];
+    if targets.numel() > 0 {
+        let counted = match op.ignore_index {
+            Some(ignored) => targets.f_masked_fill(&targets.f_eq(ignored)?, 0)?,
+            None => targets.shallow_clone(),
+        };
+        for extreme in [counted.f_min()?, counted.f_max()?] {
+            let class = extreme.f_int64_value(&[])?;
+            // With all targets ignored there may be no class at all.
+            if classes > 0 || class != 0 {
+                check_index(class.into(), classes as usize)?;
+            }
+        }
+    }
+    Ok(targets)
+}
+
+/// Whether LibTorch has the loss for a dtype: not in half precision.
+pub fn has_ctc(inputs: &[TensorSpec]) -> bool {
+    matches!(inputs[0].dtype, DType::F32 | DType::F64) && inputs[0].shape.iter().all(|&extent| extent > 0)
+}
+
+/// The losses, and what the gradient needs of the way to them.
+fn forward(op: &CtcLoss, x: &[Operand<'_>]) -> Made<(Tensor, Tensor)> {
+    let [targets, inputs, lengths] = whole(x)?;
+    let blank = op.blank as i64;
+    Ok(Tensor::f_internal_ctc_loss_tensor(&x[0], &targets, &inputs, &lengths, blank, op.zero_infinity)?)
+}
+
+fn whole(x: &[Operand<'_>]) -> Made<[Tensor; 3]> {
+    Ok([x[1].f_to_kind(Kind::Int64)?, x[2].f_to_kind(Kind::Int64)?, x[3].f_to_kind(Kind::Int64)?])
+}
+
+pub fn ctc_loss(op: &CtcLoss, call: &Call<'_>) -> Made {
+    let (losses, _) = forward(op, call.x)?;
+    zeroed(op, &losses, &losses)
+}
+
+/// 0 where a loss is infinite, if that is asked for.
+fn zeroed(op: &CtcLoss, losses: &Tensor, x: &Tensor) -> Made {
+    Ok(match op.zero_infinity {
+        true => x.f_masked_fill(&losses.f_eq(f64::INFINITY)?, 0.0)?,
+        false => x.shallow_clone(),
+    })
+}
+
+pub fn ctc_loss_backward(op: &CtcLossBackward, call: &Call<'_>) -> Made {
+    let (CtcLossBackward(op), x) = (op, call.x);
+    let [targets, inputs, lengths] = whole(x)?;
+    let (losses, alpha) = forward(op, x)?;
+    let (blank, zero) = (op.blank as i64, op.zero_infinity);
+    Ok(Tensor::f_internal_ctc_loss_backward_tensor(
+        &x[4], &x[0], &targets, &inputs, &lengths, &losses, &alpha, blank, zero,
+    )?)
+}

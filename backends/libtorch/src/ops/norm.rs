@@ -1,0 +1,86 @@
+//! Normalisations.
+
+use tch::{Kind, Tensor};
+use ubique_core::TensorSpec;
+use ubique_core::op::batch_norm::BatchNorm;
+use ubique_core::op::layer_norm::{GroupNorm, LayerNorm, LayerNormBackward};
+
+use super::Call;
+use super::grad::gradients;
+use crate::dtype::{ints, kind};
+use crate::error::Made;
+
+/// How much of a running average a batch replaces: there is none here.
+const NO_MOMENTUM: f64 = 0.0;
+
+pub fn layer_norm(op: &LayerNorm, call: &Call<'_>) -> Made {
+    let weight = call.optional(op.weight, 1);
+    let bias = call.optional(op.bias, 1 + op.weight as usize);
+    normalised(op, &call.x[0], weight, bias)
+}
+
+fn normalised(op: &LayerNorm, x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Made {
+    let size = x.size();
+    let row = &size[size.len() - op.axes..];
+    if op.center {
+        return Ok(x.f_layer_norm(row, weight, bias, op.eps, true)?);
+    }
+    let normal = x.f_rms_norm(row, weight, op.eps)?;
+    Ok(match bias {
+        Some(bias) => normal.f_add(bias)?,
+        None => normal,
+    })
+}
+
+pub fn layer_norm_backward(op: &LayerNormBackward, call: &Call<'_>) -> Made<Vec<Tensor>> {
+    let (LayerNormBackward(op), x, g) = (op, &*call.x[0], &*call.x[call.x.len() - 1]);
+    let size = x.size();
+    let bias = Tensor::f_zeros(&size[size.len() - op.axes..], (x.f_kind()?, x.device()))?;
+    let mut operands = vec![x];
+    operands.extend(call.optional(op.weight, 1));
+    operands.extend(op.bias.then_some(&bias));
+    gradients(&operands, g, |leaves| {
+        let weight = op.weight.then(|| &leaves[1]);
+        let bias = op.bias.then(|| &leaves[1 + op.weight as usize]);
+        normalised(op, &leaves[0], weight, bias)
+    })
+}
+
+pub fn group_norm(op: &GroupNorm, call: &Call<'_>) -> Made {
+    let weight = call.optional(op.weight, 1);
+    let bias = call.optional(op.bias, 1 + op.weight as usize);
+    Ok(call.x[0].f_group_norm(op.groups as i64, weight, bias, op.eps, true)?)
+}
+
+/// Whether there is anything to have statistics of.
+pub fn has_statistics(inputs: &[TensorSpec]) -> bool {
+    inputs[0].shape.iter().all(|&extent| extent > 0)
+}
+
+pub fn batch_norm(op: &BatchNorm, call: &Call<'_>) -> Made<Vec<Tensor>> {
+    let first = if op.training { 1 } else { 3 };
+    // In the dtype of the statistics, which is wider than that of half-precision operands.
+    let wide = if call.dtype() == ubique_core::DType::F64 { Kind::Double } else { Kind::Float };
+    let widened = |there: bool, at: usize| call.optional(there, at).map(|x| x.f_to_kind(wide)).transpose();
+    let x = call.x[0].f_to_kind(wide)?;
+    let (weight, bias) = (widened(op.weight, first)?, widened(op.bias, first + op.weight as usize)?);
+    let (mean, variance) = match op.training {
+        true => {
+            let axes: Vec<i64> = (0..x.dim() as i64).filter(|&axis| axis != 1).collect();
+            let (variance, mean) = x.f_var_mean_correction(&*axes, 0, false)?;
+            (mean, variance)
+        }
+        false => (call.x[1].shallow_clone(), call.x[2].shallow_clone()),
+    };
+    let statistics = (Some(&mean), Some(&variance));
+    let (w, b) = (weight.as_ref(), bias.as_ref());
+    let y = x.f_batch_norm(w, b, statistics.0, statistics.1, false, NO_MOMENTUM, op.eps, true)?;
+    let y = y.f_to_kind(kind(call.dtype()))?;
+    Ok(if op.training { vec![y, mean, variance] } else { vec![y] })
+}
+
+/// Extents as LibTorch takes them, of a spec.
+#[allow(dead_code)]
+fn size(spec: &TensorSpec) -> smallvec::SmallVec<[i64; 8]> {
+    ints(&spec.shape)
+}

@@ -1,0 +1,111 @@
+//! The largest element and the mean of windows. Lines are pooled as images of height 1.
+
+use tch::Tensor;
+use ubique_core::TensorSpec;
+use ubique_core::op::pool::{AvgPool, AvgPoolBackward, MaxPool, MaxPoolBackward, Means, Pooling};
+
+use super::Call;
+use crate::error::Made;
+
+/// Whether LibTorch has the largest of windows of such operands.
+pub fn has_max(inputs: &[TensorSpec]) -> bool {
+    has_mean(inputs) && inputs[0].dtype.is_float()
+}
+
+/// Whether LibTorch has means of windows of such operands.
+pub fn has_mean(inputs: &[TensorSpec]) -> bool {
+    inputs.iter().all(|x| x.shape.iter().all(|&extent| extent > 0)) && (3..=5).contains(&inputs[0].shape.rank())
+}
+
+/// Windows as LibTorch takes them.
+struct Lists {
+    kernel: Vec<i64>,
+    stride: Vec<i64>,
+    padding: Vec<i64>,
+    dilation: Vec<i64>,
+    ceil: bool,
+}
+
+impl Lists {
+    fn new(pooling: &Pooling) -> Lists {
+        let list = |flat: i64, values: &mut dyn Iterator<Item = usize>| -> Vec<i64> {
+            let values: Vec<i64> = values.map(|value| value as i64).collect();
+            if values.len() == 1 { vec![flat, values[0]] } else { values }
+        };
+        let windows = || pooling.windows.iter();
+        Lists {
+            kernel: list(1, &mut pooling.kernel.iter().copied()),
+            stride: list(1, &mut windows().map(|w| w.stride)),
+            padding: list(0, &mut windows().map(|w| w.padding)),
+            dilation: list(1, &mut windows().map(|w| w.dilation)),
+            ceil: pooling.ceil,
+        }
+    }
+}
+
+/// A line as an image of height 1.
+fn image(x: &Tensor) -> Made {
+    Ok(if x.dim() == 3 { x.f_unsqueeze(2)? } else { x.shallow_clone() })
+}
+
+fn max_with_places(pooling: &Pooling, x: &Tensor) -> Made<(Tensor, Tensor)> {
+    let Lists { kernel, stride, padding, dilation, ceil } = Lists::new(pooling);
+    Ok(match x.dim() {
+        5 => x.f_max_pool3d_with_indices(kernel, stride, padding, dilation, ceil)?,
+        _ => x.f_max_pool2d_with_indices(kernel, stride, padding, dilation, ceil)?,
+    })
+}
+
+pub fn max(op: &MaxPool, call: &Call<'_>) -> Made<Vec<Tensor>> {
+    let (values, places) = max_with_places(&op.pooling, &image(&call.x[0])?)?;
+    Ok(if op.indices { vec![values, places] } else { vec![values] })
+}
+
+pub fn max_backward(op: &MaxPoolBackward, call: &Call<'_>) -> Made {
+    let (x, g) = (image(&call.x[0])?, image(&call.x[1])?);
+    let (_, places) = max_with_places(&op.pooling, &x)?;
+    let Lists { kernel, stride, padding, dilation, ceil } = Lists::new(&op.pooling);
+    Ok(match x.dim() {
+        5 => x.f_max_pool3d_with_indices_backward(&g, kernel, stride, padding, dilation, ceil, &places)?,
+        _ => x.f_max_pool2d_with_indices_backward(&g, kernel, stride, padding, dilation, ceil, &places)?,
+    })
+}
+
+/// As many windows as the result has elements, of an image.
+fn adaptive(output: &[usize]) -> Vec<i64> {
+    let flat = (output.len() == 1).then_some(1);
+    flat.into_iter().chain(output.iter().map(|&extent| extent as i64)).collect()
+}
+
+pub fn mean(op: &AvgPool, call: &Call<'_>) -> Made {
+    let x = image(&call.x[0])?;
+    Ok(match (&op.means, x.dim()) {
+        (Means::Adaptive(output), 5) => x.f_adaptive_avg_pool3d(adaptive(output))?,
+        (Means::Adaptive(output), _) => x.f_adaptive_avg_pool2d(adaptive(output))?,
+        (Means::Windows { pooling, count_padding }, dim) => {
+            let Lists { kernel, stride, padding, ceil, .. } = Lists::new(pooling);
+            match dim {
+                5 => x.f_avg_pool3d(kernel, stride, padding, ceil, *count_padding, None)?,
+                _ => x.f_avg_pool2d(kernel, stride, padding, ceil, *count_padding, None)?,
+            }
+        }
+    })
+}
+
+pub fn mean_backward(op: &AvgPoolBackward, call: &Call<'_>) -> Made {
+    let g = image(&call.x[0])?;
+    let size = call.out[0].shape.iter().map(|&extent| extent as i64).collect::<Vec<_>>();
+    // Only the operand's shape matters.
+    let x = image(&Tensor::f_zeros(&size, (g.f_kind()?, g.device()))?)?;
+    Ok(match (&op.means, x.dim()) {
+        (Means::Adaptive(_), 5) => x.f_internal_adaptive_avg_pool3d_backward(&g)?,
+        (Means::Adaptive(_), _) => x.f_internal_adaptive_avg_pool2d_backward(&g)?,
+        (Means::Windows { pooling, count_padding }, dim) => {
+            let Lists { kernel, stride, padding, ceil, .. } = Lists::new(pooling);
+            match dim {
+                5 => x.f_avg_pool3d_backward(&g, kernel, stride, padding, ceil, *count_padding, None)?,
+                _ => x.f_avg_pool2d_backward(&g, kernel, stride, padding, ceil, *count_padding, None)?,
+            }
+        }
+    })
+}
