@@ -11,8 +11,8 @@ mod threads;
 use std::sync::Arc;
 
 use ubique_core::backend::registry::Linked;
-use ubique_core::backend::{Backend, DTypeUsage, DeviceInfo, DeviceKind, Executor, OpenOptions, Unavailable};
-use ubique_core::{DType, Error, Result};
+use ubique_core::backend::{Backend, DeviceInfo, Executor, OpenOptions, Unavailable};
+use ubique_core::{Error, Result};
 
 ubique_core::inventory::submit! { Linked(|| Box::new(Flex)) }
 
@@ -42,22 +42,6 @@ impl Backend for Flex {
 }
 
 fn info() -> DeviceInfo {
-    let usage = |dtype: DType| DTypeUsage {
-        storage: true,
-        arithmetic: !dtype.is_stored(),
-        // Half-precision types are computed in f32.
-        accelerated: !matches!(dtype, DType::F16 | DType::BF16) && !dtype.is_stored(),
-    };
-    DeviceInfo {
-        name: format!("CPU, {} threads, {}", threads::available(), simd::Level::current().name()),
-        kind: DeviceKind::Cpu,
-        class: 0,
-        memory: None,
-        driver: format!("ubique-flex {}", env!("CARGO_PKG_VERSION")),
-        dtypes: DType::ALL.map(|dtype| (dtype, usage(dtype))).to_vec(),
-        default_float: DType::F32,
-        default_int: DType::I64,
-        priority: 0,
-        unavailable: None,
-    }
+    let name = format!("CPU, {} threads, {}", threads::available(), simd::Level::current().name());
+    DeviceInfo::cpu(name, format!("ubique-flex {}", env!("CARGO_PKG_VERSION")))
 }

@@ -1,105 +1,11 @@
-//! Kernel outputs in pooled memory, and operands as typed slices.
+//! Operands as typed slices, and slices that threads share.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use ubique_core::backend::View;
-use ubique_core::backend::buffer::{Buffer, Storage};
-use ubique_core::backend::pool::{Block, HostPool};
 use ubique_core::{Element, Error, Result};
-
-pub use crate::simd::uninit::assume_init;
-
-/// Memory of a result.
-enum Memory {
-    /// In the buffer itself.
-    Inline(Buffer),
-    /// From the pool.
-    Pooled(Block),
-}
-
-impl Memory {
-    #[inline]
-    fn new(pool: &HostPool, len: usize) -> Result<Memory> {
-        match Buffer::inline(len) {
-            Some(buffer) => Ok(Memory::Inline(buffer)),
-            None => pool.alloc(len).map(Memory::Pooled).map_err(|e| Error::out_of_memory(e.to_string())),
-        }
-    }
-
-    #[inline]
-    fn bytes_mut(&mut self) -> &mut [MaybeUninit<u8>] {
-        match self {
-            Memory::Inline(buffer) => buffer.host_bytes_mut().unwrap_or_default(),
-            Memory::Pooled(block) => block.as_uninit_mut(),
-        }
-    }
-}
-
-/// A pooled block all of whose bytes have been written.
-struct Filled(Block);
-
-impl Storage for Filled {
-    fn byte_len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn host_bytes(&self) -> Option<&[u8]> {
-        // SAFETY: `Out::finish` promises that every byte was written.
-        Some(unsafe { self.0.as_slice() })
-    }
-
-    fn host_bytes_mut(&mut self) -> Option<&mut [MaybeUninit<u8>]> {
-        Some(self.0.as_uninit_mut())
-    }
-}
-
-/// An output under construction: `len` elements, not initialised yet.
-pub struct Out<T> {
-    memory: Memory,
-    of: PhantomData<T>,
-}
-
-impl<T: Element> Out<T> {
-    /// Memory for `len` elements.
-    #[inline]
-    pub fn new(pool: &HostPool, len: usize) -> Result<Out<T>> {
-        let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| Error::shape("the result's size overflows"))?;
-        Ok(Out { memory: Memory::new(pool, bytes)?, of: PhantomData })
-    }
-
-    /// The elements, to be written.
-    #[inline]
-    pub fn uninit(&mut self) -> &mut [MaybeUninit<T>] {
-        let bytes = self.memory.bytes_mut();
-        let len = bytes.len() / size_of::<T>();
-        // SAFETY: memory is aligned to 8 bytes or more, as every element needs at most, and has room for `len`.
-        unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), len) }
-    }
-
-    /// The elements, all set to one value.
-    pub fn filled(&mut self, value: T) -> &mut [T] {
-        let slice = self.uninit();
-        for element in slice.iter_mut() {
-            element.write(value);
-        }
-        // SAFETY: all were written above.
-        unsafe { assume_init(slice) }
-    }
-
-    /// The finished buffer.
-    ///
-    /// # Safety
-    /// Every element has been written.
-    #[inline]
-    pub unsafe fn finish(self) -> Buffer {
-        match self.memory {
-            Memory::Inline(buffer) => buffer,
-            Memory::Pooled(block) => Buffer::new(Filled(block)),
-        }
-    }
-}
 
 /// The whole buffer of an operand as elements; the layout says which of them are meant.
 #[inline]

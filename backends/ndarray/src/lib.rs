@@ -7,7 +7,6 @@
 mod convert;
 mod executor;
 mod kernels;
-mod memory;
 mod view;
 
 pub use convert::{from_array, into_array, to_array, with_view};
@@ -15,8 +14,8 @@ pub use convert::{from_array, into_array, to_array, with_view};
 use std::sync::Arc;
 
 use ubique_core::backend::registry::Linked;
-use ubique_core::backend::{Backend, DTypeUsage, DeviceInfo, DeviceKind, Executor, OpenOptions, Unavailable};
-use ubique_core::{DType, Error, Result};
+use ubique_core::backend::{Backend, DeviceInfo, Executor, OpenOptions, Unavailable};
+use ubique_core::{Error, Result};
 
 ubique_core::inventory::submit! { Linked(|| Box::new(NdArray)) }
 
@@ -51,23 +50,7 @@ impl Backend for NdArray {
 }
 
 fn info() -> DeviceInfo {
-    let usage = |dtype: DType| DTypeUsage {
-        storage: true,
-        arithmetic: !dtype.is_stored(),
-        // Half-precision types are computed in f32.
-        accelerated: !matches!(dtype, DType::F16 | DType::BF16) && !dtype.is_stored(),
-    };
-    DeviceInfo {
-        name: "CPU, 1 thread, ndarray".to_owned(),
-        kind: DeviceKind::Cpu,
-        class: 0,
-        memory: None,
-        driver: format!("ubique-ndarray {}", env!("CARGO_PKG_VERSION")),
-        dtypes: DType::ALL.map(|dtype| (dtype, usage(dtype))).to_vec(),
-        default_float: DType::F32,
-        default_int: DType::I64,
-        // Below the CPU backend with vector code and threads, which `auto` and `cpu` shall mean.
-        priority: -1,
-        unavailable: None,
-    }
+    let driver = format!("ubique-ndarray {}", env!("CARGO_PKG_VERSION"));
+    // Below the CPU backend with vector code and threads, which `auto` and `cpu` shall mean.
+    DeviceInfo { priority: -1, ..DeviceInfo::cpu("CPU, 1 thread, ndarray".to_owned(), driver) }
 }

@@ -1,11 +1,14 @@
 //! A single host value of any element type, as users write them: `x * 2.0`, `full(shape, 7)`.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::host::{WithElement, with_element};
 
 /// A number or truth value without a tensor. An op that takes one gives it the tensor's dtype.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -105,6 +108,22 @@ impl Scalar {
             Kind::Bool => Scalar::Bool(self.as_bool()),
         }
     }
+
+    /// The bits that a tensor of `dtype` would hold, in a type of the same width, such as `u16` for `f16`.
+    ///
+    /// # Errors
+    /// Where the widths differ.
+    pub fn to_bits<B: bytemuck::AnyBitPattern>(self, dtype: DType) -> Result<B> {
+        struct ToBits<B>(Scalar, PhantomData<B>);
+        impl<B: bytemuck::AnyBitPattern> WithElement for ToBits<B> {
+            type Output = Option<B>;
+            fn run<T: Element>(self) -> Option<B> {
+                bytemuck::try_pod_read_unaligned(bytemuck::bytes_of(&T::from_scalar(self.0))).ok()
+            }
+        }
+        with_element(dtype, ToBits(self, PhantomData))
+            .ok_or_else(|| Error::dtype(format!("{dtype} as {} bytes", size_of::<B>())))
+    }
 }
 
 impl fmt::Display for Scalar {
@@ -148,6 +167,15 @@ from! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bits_are_those_of_the_dtype() {
+        assert_eq!(Scalar::Float(1.0).to_bits::<u16>(DType::F16).unwrap(), f16::ONE.to_bits());
+        assert_eq!(Scalar::Float(-0.0).to_bits::<u64>(DType::F64).unwrap(), 1 << 63);
+        assert_eq!(Scalar::Int(-1).to_bits::<u8>(DType::I8).unwrap(), 255);
+        assert_eq!(Scalar::Bool(true).to_bits::<f32>(DType::F32).unwrap(), 1.0);
+        assert!(Scalar::Int(1).to_bits::<u16>(DType::I32).is_err());
+    }
 
     #[test]
     fn casts_saturate_floats_and_wrap_integers() {

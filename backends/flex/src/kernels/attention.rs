@@ -4,12 +4,13 @@ use std::mem::MaybeUninit;
 
 use gemm::{Parallelism, gemm};
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::backend::{Operand, View};
 use ubique_core::op::attention::{Attention, Extents};
 use ubique_core::{DType, Error, Result, Shape, TensorSpec};
 
 use crate::executor::Context;
-use crate::memory::{Out, elements};
+use crate::memory::elements;
 use crate::simd::rows;
 
 /// How many queries' scores are computed together: many, because keys and values are packed anew for each block, but so
@@ -108,8 +109,8 @@ pub fn attention(context: &Context, op: &Attention, inputs: &[Operand<'_>], out:
         mask,
         extents: extents.clone(),
     };
-    let mut result = Out::<f32>::new(&context.pool, out.shape.elements()?)?;
-    let target = result.filled(0.0);
+    let mut result = UninitBuffer::<f32>::new(&context.pool, out.shape.elements()?)?;
+    let target = result.fill(0.0);
     if !target.is_empty() && *keys > 0 {
         let size = block_queries(*keys);
         let slabs = target.chunks_mut(queries * value_width).enumerate();
@@ -127,8 +128,8 @@ pub fn attention(context: &Context, op: &Attention, inputs: &[Operand<'_>], out:
             }
         });
     }
-    // SAFETY: `filled` writes every element.
-    Ok(unsafe { result.finish() })
+    // SAFETY: `fill` writes every element.
+    Ok(unsafe { result.assume_init() })
 }
 
 impl Job<'_> {

@@ -4,13 +4,13 @@ use std::mem::MaybeUninit;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::batch_norm::{BatchNorm, BatchNormBackward};
 use ubique_core::{Result, TensorSpec};
 
 use super::fused::floats;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::Out;
 use crate::simd::{Isa, Kernel, reduce, vectorize};
 
 /// Runs below this length are not worth a call each.
@@ -86,12 +86,12 @@ fn moments(runs: Runs, data: &[f32], channel: usize) -> (f64, f64) {
 
 /// A buffer of one value a channel.
 fn buffer(context: &Context, values: impl ExactSizeIterator<Item = f64>) -> Result<Buffer> {
-    let mut out = Out::<f32>::new(&context.pool, values.len())?;
-    for (slot, value) in out.uninit().iter_mut().zip(values) {
+    let mut out = UninitBuffer::<f32>::new(&context.pool, values.len())?;
+    for (slot, value) in out.as_mut_slice().iter_mut().zip(values) {
         slot.write(value as f32);
     }
     // SAFETY: each slot is written.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// `(x - mean) · scale + shift` of a run.
@@ -127,8 +127,8 @@ pub fn forward(context: &Context, op: &BatchNorm, views: &[View]) -> Result<Vec<
     let first = if op.training { 1 } else { 3 };
     let weight = if op.weight { Some(floats(&views[first])?) } else { None };
     let bias = if op.bias { Some(floats(&views[first + op.weight as usize])?) } else { None };
-    let mut out = Out::<f32>::new(&context.pool, data.len())?;
-    runs.each_run(context, out.uninit(), |run, channel, target| {
+    let mut out = UninitBuffer::<f32>::new(&context.pool, data.len())?;
+    runs.each_run(context, out.as_mut_slice(), |run, channel, target| {
         let (mean, variance) = statistics[channel];
         let scale = weight.map_or(1.0, |w| w[channel] as f64) / (variance + op.eps).sqrt();
         let shift = bias.map_or(0.0, |b| b[channel]);
@@ -136,7 +136,7 @@ pub fn forward(context: &Context, op: &BatchNorm, views: &[View]) -> Result<Vec<
         vectorize(Normalize { x, mean: mean as f32, scale: scale as f32, shift, target });
     });
     // SAFETY: every run is initialised.
-    let mut results = vec![unsafe { out.finish() }];
+    let mut results = vec![unsafe { out.assume_init() }];
     if op.training {
         results.push(buffer(context, statistics.iter().map(|s| s.0))?);
         results.push(buffer(context, statistics.iter().map(|s| s.1))?);
@@ -210,8 +210,8 @@ pub fn backward(context: &Context, op: &BatchNormBackward, views: &[View]) -> Re
         (along * root(channel), runs.of(g, channel).map(reduce::sum).sum())
     });
     let count = runs.elements();
-    let mut out = Out::<f32>::new(&context.pool, x.len())?;
-    runs.each_run(context, out.uninit(), |run, channel, target| {
+    let mut out = UninitBuffer::<f32>::new(&context.pool, x.len())?;
+    runs.each_run(context, out.as_mut_slice(), |run, channel, target| {
         let scale = root(channel) * weight.map_or(1.0, |w| w[channel] as f64);
         let (along, sum) = sums[channel];
         let part = run * runs.len..(run + 1) * runs.len;
@@ -226,7 +226,7 @@ pub fn backward(context: &Context, op: &BatchNormBackward, views: &[View]) -> Re
         });
     });
     // SAFETY: every run is initialised.
-    let mut grads = vec![unsafe { out.finish() }];
+    let mut grads = vec![unsafe { out.assume_init() }];
     if op.weight {
         grads.push(buffer(context, sums.iter().map(|s| s.0))?);
     }

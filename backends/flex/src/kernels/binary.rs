@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use half::{bf16, f16};
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::backend::{Operand, View};
 use ubique_core::op::binary::{Binary, BinaryScalar, Compare, CompareScalar};
 use ubique_core::{DType, Element, Error, Result, Scalar, TensorSpec};
@@ -11,7 +12,7 @@ use ubique_core::{DType, Element, Error, Result, Scalar, TensorSpec};
 use super::dtype::{for_element, for_int};
 use super::rows::{self, Source};
 use crate::executor::Context;
-use crate::memory::{Out, contiguous, elements, reusable};
+use crate::memory::{contiguous, elements, reusable};
 use crate::simd::elementwise::{self as lanes, Operand as Lane};
 use crate::simd::half::Half;
 use crate::simd::math;
@@ -153,8 +154,8 @@ fn run_with<T: Element, U: Element>(
         Right::Scalar(scalar) => {
             let scalar = T::from_scalar(scalar);
             let source = Source { data: elements::<T>(left)?, layout: (*left.layout).clone() };
-            result = Out::<U>::new(&context.pool, left.layout.elements())?;
-            rows::map(&context.threads, source, result.uninit(), &|x: &[T], target| match reversed {
+            result = UninitBuffer::<U>::new(&context.pool, left.layout.elements())?;
+            rows::map(&context.threads, source, result.as_mut_slice(), &|x: &[T], target| match reversed {
                 false => kernel(Lane::Slice(x), Lane::Scalar(scalar), target),
                 true => kernel(Lane::Scalar(scalar), Lane::Slice(x), target),
             });
@@ -163,20 +164,20 @@ fn run_with<T: Element, U: Element>(
             let right: &View = right;
             match pair::<T>(left, right)? {
                 Some((a, b)) => {
-                    result = Out::<U>::new(&context.pool, a.len())?;
-                    kernel(Lane::Slice(a), Lane::Slice(b), result.uninit());
+                    result = UninitBuffer::<U>::new(&context.pool, a.len())?;
+                    kernel(Lane::Slice(a), Lane::Slice(b), result.as_mut_slice());
                 }
                 None => {
-                    result = Out::<U>::new(&context.pool, out.shape.elements()?)?;
+                    result = UninitBuffer::<U>::new(&context.pool, out.shape.elements()?)?;
                     let a = Source { data: elements::<T>(left)?, layout: left.layout.expand(&out.shape)? };
                     let b = Source { data: elements::<T>(right)?, layout: right.layout.expand(&out.shape)? };
-                    rows::zip(&context.threads, a, b, result.uninit(), kernel);
+                    rows::zip(&context.threads, a, b, result.as_mut_slice(), kernel);
                 }
             }
         }
     }
     // SAFETY: the kernel is called for every part of the target, and initialises what it is given.
-    Ok(unsafe { result.finish() })
+    Ok(unsafe { result.assume_init() })
 }
 
 /// The elements of two small operands that lie in the same order: no loop over rows is worth setting up for these.

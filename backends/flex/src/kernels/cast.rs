@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use half::{bf16, f16};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::host::{WithElement, with_element};
 use ubique_core::{DType, Element, Result};
 
@@ -12,7 +13,7 @@ use super::copy::to_contiguous;
 use super::rows::GRAIN;
 use super::unary::{Slices, each};
 use crate::executor::Context;
-use crate::memory::{Out, contiguous};
+use crate::memory::contiguous;
 use crate::simd::half::{narrow, widen};
 
 /// A view's elements in another dtype.
@@ -40,12 +41,12 @@ pub fn cast(context: &Context, x: &View, to: DType) -> Result<Buffer> {
 fn run<A: Element, B: Element>(context: &Context, x: &View, kernel: Slices<A, B>) -> Result<Buffer> {
     let x = to_contiguous(context, x)?;
     let source = contiguous::<A>(&x)?.unwrap_or(&[]);
-    let mut out = Out::<B>::new(&context.pool, source.len())?;
-    context.threads.rows(out.uninit(), 1, GRAIN, &|first, part: &mut [MaybeUninit<B>]| {
+    let mut out = UninitBuffer::<B>::new(&context.pool, source.len())?;
+    context.threads.rows(out.as_mut_slice(), 1, GRAIN, &|first, part: &mut [MaybeUninit<B>]| {
         kernel(&source[first..first + part.len()], part);
     });
     // SAFETY: the kernel initialises every part of the output.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 struct From<'a> {

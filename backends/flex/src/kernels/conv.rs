@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::conv::{Conv, ConvTranspose, Window};
 use ubique_core::{Error, Result, TensorSpec};
 
@@ -12,7 +13,7 @@ use crate::executor::Context;
 use crate::kernels::correlate::{Extent, Plan, Source};
 use crate::kernels::float::{Float, Wide};
 use crate::kernels::product::{Block, Tile, pack, tile, write_run};
-use crate::memory::{Out, elements};
+use crate::memory::elements;
 
 /// Multiplications below which a piece of work stays on one thread.
 pub const GRAIN: usize = 1 << 18;
@@ -148,7 +149,7 @@ impl Job {
         bias: Option<&View>,
         out: &TensorSpec,
     ) -> Result<Buffer> {
-        let mut target = Out::<S>::new(&context.pool, out.shape.elements()?)?;
+        let mut target = UninitBuffer::<S>::new(&context.pool, out.shape.elements()?)?;
         let images = Images::<S>::new(x)?;
         let bias = match bias {
             Some(view) => {
@@ -164,7 +165,7 @@ impl Job {
         let share = self.share(x.shape()[0], tile, context.threads.count());
         let work = prepared.iter().map(|p| p.offsets.len() * p.plan.positions()).sum::<usize>() * share;
         let grain = GRAIN.div_ceil(work.max(1));
-        context.threads.rows(target.uninit(), share * plane, grain, &|first, part: &mut [_]| {
+        context.threads.rows(target.as_mut_slice(), share * plane, grain, &|first, part: &mut [_]| {
             let mut space = Space::new(&prepared, self.channels, share, tile);
             for (i, results) in part.chunks_mut(share * plane).enumerate() {
                 let row = (first + i) * share;
@@ -174,7 +175,7 @@ impl Job {
             }
         });
         // SAFETY: the plans' outputs together are all of the result.
-        Ok(unsafe { target.finish() })
+        Ok(unsafe { target.assume_init() })
     }
 
     /// How many result channels make a piece of work: all of a group, or fewer where there are too few groups and

@@ -2,6 +2,7 @@
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::conv::ConvBackwardWeight;
 use ubique_core::{Result, TensorSpec};
 
@@ -11,7 +12,6 @@ use crate::kernels::conv::{GRAIN, Images, extents};
 use crate::kernels::correlate::Plan;
 use crate::kernels::float::{Float, Wide};
 use crate::kernels::product::{Dots, dots_step};
-use crate::memory::Out;
 
 /// Batches are summed in at most this many parts, whatever the number of threads, so that results do not depend on it.
 const PARTS: usize = 8;
@@ -73,8 +73,8 @@ fn run<S: Float>(context: &Context, op: &ConvBackwardWeight, x: &View, g: &View,
         images,
         plane: extents.map(|e| e.output),
     };
-    let mut partial = Out::<S::Wide>::new(&context.pool, parts * count)?;
-    let partial = partial.filled(S::Wide::default());
+    let mut partial = UninitBuffer::<S::Wide>::new(&context.pool, parts * count)?;
+    let partial = partial.fill(S::Wide::default());
     let unit = share * job.offsets.len();
     let work = unit * job.plan.positions() * job.part;
     context.threads.rows(partial, unit, GRAIN.div_ceil(work.max(1)), &|first, sums: &mut [_]| {
@@ -85,10 +85,10 @@ fn run<S: Float>(context: &Context, op: &ConvBackwardWeight, x: &View, g: &View,
     for other in others.chunks_exact(count.max(1)) {
         total.iter_mut().zip(other).for_each(|(t, &o)| *t += o);
     }
-    let mut target = Out::<S>::new(&context.pool, count)?;
-    S::narrow_slice(total, target.uninit());
+    let mut target = UninitBuffer::<S>::new(&context.pool, count)?;
+    S::narrow_slice(total, target.as_mut_slice());
     // SAFETY: `narrow_slice` initialises all of its target.
-    Ok(unsafe { target.finish() })
+    Ok(unsafe { target.assume_init() })
 }
 
 /// Working memory of a thread.

@@ -3,13 +3,14 @@
 use std::mem::MaybeUninit;
 
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::backend::{Operand, View};
 use ubique_core::op::concat::Concat;
 use ubique_core::{DType, Element, Layout, Result, TensorSpec};
 
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, Shared, bits};
+use crate::memory::{Shared, bits};
 use crate::threads::Threads;
 
 /// A computation on bit patterns of one width.
@@ -30,12 +31,6 @@ pub fn with_bits<F: WithBits>(dtype: DType, f: F) -> F::Output {
     }
 }
 
-/// The bit pattern of a scalar in a dtype.
-pub fn pattern<B: bytemuck::Pod>(scalar: ubique_core::Scalar, dtype: DType) -> Result<B> {
-    let host = ubique_core::HostTensor::from_scalars([scalar], dtype, ())?;
-    Ok(bytemuck::pod_read_unaligned(host.bytes()))
-}
-
 /// A row-major copy of a view.
 pub fn contiguous(context: &Context, view: &View) -> Result<Buffer> {
     struct Go<'a>(&'a Context, &'a View);
@@ -43,11 +38,11 @@ pub fn contiguous(context: &Context, view: &View) -> Result<Buffer> {
         type Output = Result<Buffer>;
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, view) = self;
-            let mut out = Out::<B>::new(&context.pool, view.layout.elements())?;
+            let mut out = UninitBuffer::<B>::new(&context.pool, view.layout.elements())?;
             let target = Layout::contiguous(view.shape().clone());
-            copy(&context.threads, bits::<B>(view)?, &view.layout, out.uninit(), &target);
+            copy(&context.threads, bits::<B>(view)?, &view.layout, out.as_mut_slice(), &target);
             // SAFETY: the target layout covers the whole output.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_bits(view.dtype, Go(context, view))
@@ -82,17 +77,17 @@ pub fn concat(context: &Context, op: &Concat, inputs: &[Operand<'_>], out: &Tens
         type Output = Result<Buffer>;
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, op, inputs, spec) = self;
-            let mut out = Out::<B>::new(&context.pool, spec.shape.elements()?)?;
+            let mut out = UninitBuffer::<B>::new(&context.pool, spec.shape.elements()?)?;
             let whole = Layout::contiguous(spec.shape.clone());
             let mut start = 0;
             for input in inputs {
                 let len = input.shape()[op.axis];
                 let part = whole.slice(op.axis, start, 1, len)?;
-                copy(&context.threads, bits::<B>(input)?, &input.layout, out.uninit(), &part);
+                copy(&context.threads, bits::<B>(input)?, &input.layout, out.as_mut_slice(), &part);
                 start += len;
             }
             // SAFETY: the parts cover the whole output.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_bits(out.dtype, Go(context, op, inputs, out))

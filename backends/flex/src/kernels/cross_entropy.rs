@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::cross_entropy::{CrossEntropy, LossReduction};
 use ubique_core::op::index::check_index;
 use ubique_core::{DType, Error, Result, TensorSpec};
@@ -11,7 +12,7 @@ use ubique_core::{DType, Error, Result, TensorSpec};
 use super::fused::{converted, floats};
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{self, Out, assume_init};
+use crate::memory;
 use crate::simd::{Isa, Kernel, reduce, rows, vectorize};
 
 /// Whether the classes lie in rows.
@@ -92,12 +93,12 @@ pub fn forward(context: &Context, op: &CrossEntropy, views: &[View]) -> Result<B
         LossReduction::Sum => vec![losses.iter().sum()],
         LossReduction::None => losses,
     };
-    let mut out = Out::<f32>::new(&context.pool, values.len())?;
-    for (slot, value) in out.uninit().iter_mut().zip(values) {
+    let mut out = UninitBuffer::<f32>::new(&context.pool, values.len())?;
+    for (slot, value) in out.as_mut_slice().iter_mut().zip(values) {
         slot.write(value as f32);
     }
     // SAFETY: each slot is written.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// `p · scale - shift · weight` in place of probabilities p.
@@ -147,7 +148,7 @@ pub fn backward(context: &Context, op: &CrossEntropy, views: &[View]) -> Result<
         };
         rows::softmax_row(rows.row(number), target);
         // SAFETY: `softmax_row` initialises its target.
-        let p = unsafe { assume_init(target) };
+        let p = unsafe { target.assume_init_mut() };
         let hit = share(number) * (1.0 - op.smoothing) * rows.weight(class);
         let spread = share(number) * op.smoothing / rows.classes as f64;
         vectorize(Slope {
@@ -158,10 +159,10 @@ pub fn backward(context: &Context, op: &CrossEntropy, views: &[View]) -> Result<
         });
         p[class] -= hit as f32;
     };
-    let mut out = Out::<f32>::new(&context.pool, rows.logits.len())?;
-    context.threads.rows(out.uninit(), rows.classes, rows.grain(), &|first, part| {
+    let mut out = UninitBuffer::<f32>::new(&context.pool, rows.logits.len())?;
+    context.threads.rows(out.as_mut_slice(), rows.classes, rows.grain(), &|first, part| {
         part.chunks_mut(rows.classes).enumerate().for_each(|(i, target)| grad(first + i, target));
     });
     // SAFETY: every row is initialised.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }

@@ -7,13 +7,14 @@ use std::mem::MaybeUninit;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::ctc_loss::{CtcLoss, check_length};
 use ubique_core::op::index::check_index;
 use ubique_core::{DType, Error, Result};
 
 use super::fused::{converted, floats};
 use crate::executor::Context;
-use crate::memory::{self, Out, Shared, assume_init};
+use crate::memory::{self, Shared};
 use crate::simd::math::{exp, ln};
 use crate::simd::{Isa, Kernel, vectorize};
 
@@ -84,8 +85,8 @@ impl<'a> Batch<'a> {
         }
         let size = self.width.checked_mul(rows);
         let size = size.ok_or_else(|| Error::out_of_memory("the alignments are too many to count"))?;
-        let mut room = Out::<f32>::new(&context.pool, size.saturating_mul(slots))?;
-        let mut rooms: Vec<&mut [f32]> = room.filled(f32::NEG_INFINITY).chunks_mut(size).collect();
+        let mut room = UninitBuffer::<f32>::new(&context.pool, size.saturating_mul(slots))?;
+        let mut rooms: Vec<&mut [f32]> = room.fill(f32::NEG_INFINITY).chunks_mut(size).collect();
         context.threads.rows(&mut rooms, 1, 1, &|first, rooms| {
             for (i, room) in rooms.iter_mut().enumerate() {
                 self.examples.iter().skip(first + i).step_by(slots).for_each(|example| f(example, room));
@@ -168,8 +169,8 @@ fn total(example: &Example, rows: &[f32], offsets: &[f64]) -> f64 {
 /// The loss of each example.
 pub fn forward(context: &Context, op: &CtcLoss, views: &[View]) -> Result<Buffer> {
     let batch = Batch::new(context, op, views)?;
-    let mut out = Out::<f32>::new(&context.pool, batch.examples.len())?;
-    let losses = Shared::new(out.uninit());
+    let mut out = UninitBuffer::<f32>::new(&context.pool, batch.examples.len())?;
+    let losses = Shared::new(out.as_mut_slice());
     batch.each(context, batch.steps + 1, &|example, rows| {
         let mut offsets = vec![0.0; example.steps + 1];
         vectorize(Forward { batch: &batch, example, rows, offsets: &mut offsets });
@@ -180,7 +181,7 @@ pub fn forward(context: &Context, op: &CtcLoss, views: &[View]) -> Result<Buffer
         unsafe { losses.write(example.number, loss) };
     })?;
     // SAFETY: `each` comes to every example.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// The rows of [`Forward`] made into the probabilities of the states among all alignments, from the last time to the first,
@@ -235,8 +236,8 @@ impl<F: FnMut(usize, &[f32])> Kernel for Backward<'_, F> {
 pub fn backward(context: &Context, op: &CtcLoss, views: &[View]) -> Result<Buffer> {
     let batch = Batch::new(context, op, views)?;
     let g = floats(&views[4])?;
-    let mut out = Out::<f32>::new(&context.pool, batch.log_p.len())?;
-    let target = Shared::new(out.uninit());
+    let mut out = UninitBuffer::<f32>::new(&context.pool, batch.log_p.len())?;
+    let target = Shared::new(out.as_mut_slice());
     batch.each(context, batch.steps + 3, &|example, room| {
         let (room, spare) = room.split_at_mut((batch.steps + 1) * batch.width);
         let (ways, next) = spare.split_at_mut(batch.width);
@@ -268,11 +269,11 @@ pub fn backward(context: &Context, op: &CtcLoss, views: &[View]) -> Result<Buffe
         vectorize(Backward { batch: &batch, example, rows: room, ways: [ways, next], offsets: &offsets, total, give });
     })?;
     // SAFETY: every row of every example is filled.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 fn filled(slots: &mut [MaybeUninit<f32>], value: f32) -> &mut [f32] {
     slots.fill(MaybeUninit::new(value));
     // SAFETY: filled above.
-    unsafe { assume_init(slots) }
+    unsafe { slots.assume_init_mut() }
 }

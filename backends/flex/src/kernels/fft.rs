@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::fft::Fft;
 use ubique_core::{Error, Result, TensorSpec};
 use ubique_flex_fft::{Complex, Plan, Planned, Zero};
@@ -13,7 +14,7 @@ use super::float::{Float, Wide};
 use super::lines::Lines;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, Shared, elements};
+use crate::memory::{Shared, elements};
 use crate::simd::Level;
 
 /// The transform of real and, where there are any, imaginary parts.
@@ -28,7 +29,8 @@ fn run<T: Float<Wide: Planned>>(
     outputs: &[TensorSpec],
 ) -> Result<Vec<Buffer>> {
     let total = outputs[0].shape.elements()?;
-    let (mut re, mut im) = (Out::<T>::new(&context.pool, total)?, Out::<T>::new(&context.pool, total)?);
+    let (mut re, mut im) =
+        (UninitBuffer::<T>::new(&context.pool, total)?, UninitBuffer::<T>::new(&context.pool, total)?);
     if total > 0 {
         let sources = parts.iter().map(|view| Ok((elements::<T>(view)?, Lines::new(&view.layout, op.axis))));
         let to = Lines::of_shape(&outputs[0].shape, op.axis);
@@ -37,12 +39,12 @@ fn run<T: Float<Wide: Planned>>(
             plan: <T::Wide as Planned>::plan(to.len, op.inverse, Level::current() != Level::Portable),
             scale: <T::Wide as Wide>::from_f64(op.scale(to.len)),
             to,
-            targets: [Shared::new(re.uninit()), Shared::new(im.uninit())],
+            targets: [Shared::new(re.as_mut_slice()), Shared::new(im.as_mut_slice())],
         };
         job.run(context)?;
     }
     // SAFETY: all lines of both were written.
-    Ok(unsafe { vec![re.finish(), im.finish()] })
+    Ok(unsafe { vec![re.assume_init(), im.assume_init()] })
 }
 
 /// Lines to transform, and where the results go.

@@ -6,13 +6,14 @@ use std::ops::Range;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::grid_sample::{Extents, GridSample, Outside, Places, Sampling};
 use ubique_core::{Result, TensorSpec};
 
 use super::fused::floats;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, Shared};
+use crate::memory::Shared;
 use crate::simd::{Isa, Kernel, vectorize};
 
 /// Points worked on at once: what is known of them stays in the first-level cache.
@@ -180,11 +181,11 @@ impl<'a> Images<'a> {
 /// The image at the points.
 pub fn forward(context: &Context, op: &GridSample, views: &[View], out: &TensorSpec) -> Result<Buffer> {
     let images = Images::new(op, views)?;
-    let mut out = Out::<f32>::new(&context.pool, out.shape.elements()?)?;
-    let target = Shared::new(out.uninit());
+    let mut out = UninitBuffer::<f32>::new(&context.pool, out.shape.elements()?)?;
+    let target = Shared::new(out.as_mut_slice());
     images.blocks(context, &|image, range| vectorize(Forward { images: &images, image, range, target }));
     // SAFETY: the blocks are all points, and each is written in every channel.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 struct Forward<'a> {
@@ -233,17 +234,17 @@ impl Kernel for Forward<'_> {
 pub fn backward(context: &Context, op: &GridSample, views: &[View]) -> Result<Vec<Buffer>> {
     let images = Images::new(op, views)?;
     let g = floats(&views[2])?;
-    let mut slopes = Out::<f32>::new(&context.pool, images.points.len())?;
-    let target = Shared::new(slopes.uninit());
+    let mut slopes = UninitBuffer::<f32>::new(&context.pool, images.points.len())?;
+    let target = Shared::new(slopes.as_mut_slice());
     images.blocks(context, &|image, range| vectorize(Slopes { images: &images, g, image, range, target }));
-    let mut pixels = Out::<f32>::new(&context.pool, images.image.len())?;
+    let mut pixels = UninitBuffer::<f32>::new(&context.pool, images.image.len())?;
     let size = images.extents.height * images.extents.width;
     let grain = (GRAIN / 4 / images.extents.points.max(1)).max(1);
-    context.threads.rows(pixels.filled(0.0), size, grain, &|first, planes| {
+    context.threads.rows(pixels.fill(0.0), size, grain, &|first, planes| {
         vectorize(Pixels { images: &images, g, first, planes, size });
     });
     // SAFETY: the blocks are all points, and the pixels were filled.
-    Ok(unsafe { vec![pixels.finish(), slopes.finish()] })
+    Ok(unsafe { vec![pixels.assume_init(), slopes.assume_init()] })
 }
 
 /// How the weighted result changes with the points of a block.

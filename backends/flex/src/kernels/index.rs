@@ -2,6 +2,7 @@
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::host::{WithElement, with_element};
 use ubique_core::op::binary::Binary;
 use ubique_core::op::index::{Combine, Gather, IndexAdd, IndexSelect, Scatter, check_index};
@@ -9,7 +10,7 @@ use ubique_core::{DType, Element, Error, Layout, Result, Scalar, TensorSpec};
 
 use super::copy::{WithBits, copy, to_contiguous, with_bits};
 use crate::executor::Context;
-use crate::memory::{Out, bits, elements};
+use crate::memory::{bits, elements};
 
 /// The index's values, checked against the extent that they point into.
 fn indices(index: &View, extent: usize) -> Result<Vec<usize>> {
@@ -52,12 +53,12 @@ pub fn gather(context: &Context, op: &Gather, x: &View, index: &View) -> Result<
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, x, places) = self;
             let data = bits::<B>(x)?;
-            let mut out = Out::<B>::new(&context.pool, places.len())?;
-            for (slot, place) in out.uninit().iter_mut().zip(places) {
+            let mut out = UninitBuffer::<B>::new(&context.pool, places.len())?;
+            for (slot, place) in out.as_mut_slice().iter_mut().zip(places) {
                 slot.write(data[place]);
             }
             // SAFETY: there are as many places as elements.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_bits(x.dtype, Go(context, x, targets(op.axis, &x.layout, index)?))
@@ -65,13 +66,13 @@ pub fn gather(context: &Context, op: &Gather, x: &View, index: &View) -> Result<
 
 /// A fresh copy of `x`, changed by `edit`.
 fn edited<T: Element>(context: &Context, x: &View, edit: impl FnOnce(&mut [T])) -> Result<Buffer> {
-    let mut out = Out::<T>::new(&context.pool, x.layout.elements())?;
+    let mut out = UninitBuffer::<T>::new(&context.pool, x.layout.elements())?;
     let layout = Layout::contiguous(x.shape().clone());
-    copy(&context.threads, elements::<T>(x)?, &x.layout, out.uninit(), &layout);
+    copy(&context.threads, elements::<T>(x)?, &x.layout, out.as_mut_slice(), &layout);
     // SAFETY: the copy covers the whole output.
-    edit(unsafe { crate::memory::assume_init(out.uninit()) });
+    edit(unsafe { out.as_mut_slice().assume_init_mut() });
     // SAFETY: as above.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// `x` with the source's elements put to places by index.
@@ -125,12 +126,12 @@ pub fn index_select(context: &Context, op: &IndexSelect, x: &View, index: &View,
         type Output = Result<Buffer>;
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, axis, x, index, spec) = self;
-            let mut out = Out::<B>::new(&context.pool, spec.shape.elements()?)?;
+            let mut out = UninitBuffer::<B>::new(&context.pool, spec.shape.elements()?)?;
             let extent = x.shape()[axis];
             let (_, inner) = around(x.shape(), axis);
             let data = bits::<B>(x)?.get(x.layout.offset()..).unwrap_or(&[]);
             let grain = (super::rows::GRAIN / inner.max(1)).max(1);
-            context.threads.rows(out.uninit(), inner.max(1), grain, &|first, part| {
+            context.threads.rows(out.as_mut_slice(), inner.max(1), grain, &|first, part| {
                 for (i, row) in part.chunks_mut(inner.max(1)).enumerate() {
                     let number = first + i;
                     let (outer, which) = (number / index.len(), index[number % index.len()]);
@@ -141,7 +142,7 @@ pub fn index_select(context: &Context, op: &IndexSelect, x: &View, index: &View,
                 }
             });
             // SAFETY: every row of the output is written.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     let index = indices(index, x.shape()[op.axis])?;

@@ -5,12 +5,12 @@ use std::mem::MaybeUninit;
 use ubique_core::Result;
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::layer_norm::LayerNorm;
 
 use super::fused::floats;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, assume_init};
 use crate::simd::{Isa, Kernel, reduce, rows, vectorize};
 
 /// Elements of a row: those of the normalised axes.
@@ -23,8 +23,8 @@ pub fn forward(context: &Context, op: &LayerNorm, views: &[View]) -> Result<Buff
     let (data, len) = (floats(&views[0])?, row_len(op, &views[0]));
     let weight = if op.weight { Some(floats(&views[1])?) } else { None };
     let bias = if op.bias { Some(floats(&views[1 + op.weight as usize])?) } else { None };
-    let mut out = Out::<f32>::new(&context.pool, data.len())?;
-    context.threads.rows(out.uninit(), len, (GRAIN / len.max(1)).max(1), &|first, part| {
+    let mut out = UninitBuffer::<f32>::new(&context.pool, data.len())?;
+    context.threads.rows(out.as_mut_slice(), len, (GRAIN / len.max(1)).max(1), &|first, part| {
         let source = &data[first * len..][..part.len()];
         if op.center {
             rows::layer_norm_rows(source, len, weight, bias, op.eps as f32, part);
@@ -33,7 +33,7 @@ pub fn forward(context: &Context, op: &LayerNorm, views: &[View]) -> Result<Buff
         }
     });
     // SAFETY: every row is initialised.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// Rows whose contributions to the gradients of weight and bias are added up in one place: a fixed number, so that the
@@ -45,13 +45,13 @@ pub fn backward(context: &Context, op: &LayerNorm, views: &[View]) -> Result<Vec
     let (x, g) = (floats(&views[0])?, floats(&views[views.len() - 1])?);
     let len = row_len(op, &views[0]);
     let weight = if op.weight { Some(floats(&views[1])?) } else { None };
-    let mut out = Out::<f32>::new(&context.pool, x.len())?;
+    let mut out = UninitBuffer::<f32>::new(&context.pool, x.len())?;
     let blocks = x.len().checked_div(len * BLOCK_ROWS).unwrap_or(0) + 1;
     let mut sums = vec![0f32; if op.weight || op.bias { blocks * 2 * len } else { 0 }];
     let mut pieces: Vec<(usize, &mut [MaybeUninit<f32>], &mut [f32])> = Vec::with_capacity(blocks);
     if !x.is_empty() {
         let mut sums = sums.chunks_mut((2 * len).max(1));
-        for (block, target) in out.uninit().chunks_mut(len * BLOCK_ROWS).enumerate() {
+        for (block, target) in out.as_mut_slice().chunks_mut(len * BLOCK_ROWS).enumerate() {
             pieces.push((block * BLOCK_ROWS * len, target, sums.next().unwrap_or_default()));
         }
     }
@@ -75,7 +75,7 @@ pub fn backward(context: &Context, op: &LayerNorm, views: &[View]) -> Result<Vec
         }
     });
     // SAFETY: every row is initialised.
-    let mut grads = vec![unsafe { out.finish() }];
+    let mut grads = vec![unsafe { out.assume_init() }];
     let halves = [(op.weight, 0), (op.bias, len)];
     for (_, offset) in halves.into_iter().filter(|(wanted, _)| *wanted) {
         grads.push(total(context, &sums, offset, len)?);
@@ -89,12 +89,12 @@ fn total(context: &Context, sums: &[f32], offset: usize, len: usize) -> Result<B
     for block in sums.chunks((2 * len).max(1)) {
         rows::zip_assign(|sum: f64, x: f32| sum + x as f64, &mut wide, &block[offset..][..len]);
     }
-    let mut out = Out::<f32>::new(&context.pool, len)?;
-    for (slot, sum) in out.uninit().iter_mut().zip(wide) {
+    let mut out = UninitBuffer::<f32>::new(&context.pool, len)?;
+    for (slot, sum) in out.as_mut_slice().iter_mut().zip(wide) {
         slot.write(sum as f32);
     }
     // SAFETY: each slot is written.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// Independent sums, to hide the latency of additions.
@@ -126,7 +126,7 @@ impl Kernel for BackwardRow<'_> {
             }),
         }
         // SAFETY: every element was written above.
-        let target = unsafe { assume_init(target) };
+        let target = unsafe { target.assume_init_mut() };
         let (mut sums, mut alongs) = ([0f32; LANES], [0f32; LANES]);
         let (targets, rest) = target.as_chunks::<LANES>();
         let (xs, x_rest) = x.as_chunks::<LANES>();

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::backend::{Operand, Outputs, View};
 use ubique_core::op::linalg::{extents, not_converged, not_finite, not_positive_definite, sign, singular};
 use ubique_core::op::reference::RefTensor;
@@ -17,7 +18,7 @@ use super::float::Wide;
 use super::fused::several;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{self, Out, Shared};
+use crate::memory::{self, Shared};
 
 /// Whether there is a kernel for an op.
 pub fn supports(op: &Op) -> bool {
@@ -110,9 +111,9 @@ fn fill<T: Element>(
 ) -> Result<Vec<Buffer>> {
     let mut outs = Vec::new();
     for spec in outputs {
-        outs.push(Out::<T>::new(&context.pool, spec.shape.elements()?)?);
+        outs.push(UninitBuffer::<T>::new(&context.pool, spec.shape.elements()?)?);
     }
-    let targets: Vec<_> = outs.iter_mut().map(|out| Shared::new(out.uninit())).collect();
+    let targets: Vec<_> = outs.iter_mut().map(|out| Shared::new(out.as_mut_slice())).collect();
     let sizes: Vec<usize> = outputs.iter().map(|s| s.shape.elements().unwrap_or(0) / batch.count.max(1)).collect();
     let failed = Mutex::new(None::<(usize, Failure)>);
     // Work grows with the cube of the extent, and there is always some for a call.
@@ -135,7 +136,7 @@ fn fill<T: Element>(
     match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some((at, failure)) => Err(batch.error(at, failure)),
         // SAFETY: without a failure every matrix has filled its parts.
-        None => Ok(outs.into_iter().map(|out| unsafe { out.finish() }).collect()),
+        None => Ok(outs.into_iter().map(|out| unsafe { out.assume_init() }).collect()),
     }
 }
 
@@ -168,8 +169,8 @@ fn lu<T: Real + Wide>(
     a: &Batch<'_, T>,
     outputs: &[TensorSpec],
 ) -> Result<Vec<Buffer>> {
-    let mut places = Out::<i64>::new(&context.pool, a.count * a.rows)?;
-    let target = Shared::new(places.uninit());
+    let mut places = UninitBuffer::<i64>::new(&context.pool, a.count * a.rows)?;
+    let target = Shared::new(places.as_mut_slice());
     let mut parts = fill(context, a, &outputs[1..], |at, parts| {
         let [l, u] = parts else { return Ok(()) };
         let rows = match T::lu(a.at(at), l, u) {
@@ -184,7 +185,7 @@ fn lu<T: Real + Wide>(
         Ok(())
     })?;
     // SAFETY: every matrix has written its own.
-    parts.insert(0, unsafe { places.finish() });
+    parts.insert(0, unsafe { places.assume_init() });
     Ok(parts)
 }
 

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::matmul::Extents;
 use ubique_core::{DType, Element, Error, Layout, Result, Shape, TensorSpec};
 
@@ -12,7 +13,7 @@ use crate::executor::Context;
 use crate::kernels::cast::cast;
 use crate::kernels::copy::contiguous;
 use crate::kernels::float::Wide;
-use crate::memory::{Out, assume_init, elements};
+use crate::memory::elements;
 use crate::simd::{Isa, Kernel, vectorize};
 
 /// Multiplications below which `gemm`'s preparations cost more than they save.
@@ -130,18 +131,18 @@ impl Product {
         bias: Option<&View>,
         out: &TensorSpec,
     ) -> Result<Buffer> {
-        let mut target = Out::<T>::new(&context.pool, out.shape.elements()?)?;
+        let mut target = UninitBuffer::<T>::new(&context.pool, out.shape.elements()?)?;
         let (a, b) = (elements::<T>(a)?, elements::<T>(b)?);
         if let Some(bias) = bias {
             let data = elements::<T>(bias)?;
             let row: Vec<T> = bias.layout.positions().map(|p| data[p]).collect();
-            for target in target.uninit().chunks_exact_mut(row.len().max(1)) {
+            for target in target.as_mut_slice().chunks_exact_mut(row.len().max(1)) {
                 target.write_copy_of_slice(&row);
             }
         }
         let add = bias.is_some();
         if self.k == 0 && !add {
-            target.filled(T::default());
+            target.fill(T::default());
         }
         if self.m * self.n * self.k > 0 {
             let mut count = self.left.starts.elements();
@@ -154,7 +155,7 @@ impl Product {
             let starts: Vec<(usize, usize)> = lefts.zip(rights).take(count).collect();
             let size = self.m * self.n;
             let threads = context.threads.count();
-            let target = target.uninit();
+            let target = target.as_mut_slice();
             if count < 2 * threads && threads > 1 && work > GRAIN {
                 context.threads.install(|| {
                     for (&start, target) in starts.iter().zip(target.chunks_exact_mut(size)) {
@@ -171,7 +172,7 @@ impl Product {
         }
         // SAFETY: all elements were written: the bias, zeros or products. Where both m·n and k are above 0, each of the
         // batch's matrices was, and otherwise there are none or they are sums of nothing.
-        Ok(unsafe { target.finish() })
+        Ok(unsafe { target.assume_init() })
     }
 
     /// The product of two matrices that begin at `start`, or, where `add`, that and what is in `target`.
@@ -230,7 +231,7 @@ impl Product {
     }
 
     fn integers<T: Integer>(self, context: &Context, a: &View, b: &View, out: &TensorSpec) -> Result<Buffer> {
-        let mut target = Out::<T>::new(&context.pool, out.shape.elements()?)?;
+        let mut target = UninitBuffer::<T>::new(&context.pool, out.shape.elements()?)?;
         let Product { k, n, .. } = self;
         let copy;
         let (b, right) = match self.right.column == 1 || n == 1 {
@@ -245,13 +246,13 @@ impl Product {
         let a = elements::<T>(a)?;
         let starts: Vec<(usize, usize)> = self.left.starts.positions().zip(right.starts.positions()).collect();
         let grain = GRAIN / (n * k).max(1);
-        context.threads.rows(target.uninit(), n, grain.max(1), &|first, part: &mut [_]| {
+        context.threads.rows(target.as_mut_slice(), n, grain.max(1), &|first, part: &mut [_]| {
             for (i, target) in part.chunks_exact_mut(n).enumerate() {
                 let (start, row) = (starts[(first + i) / self.m], (first + i) % self.m);
                 let left = start.0 as isize + row as isize * self.left.row;
                 target.fill(MaybeUninit::new(T::default()));
                 // SAFETY: all were written above.
-                let target = unsafe { assume_init(target) };
+                let target = unsafe { target.assume_init_mut() };
                 let factors = (0..k as isize).map(|p| {
                     let from = (start.1 as isize + p * right.row) as usize;
                     (a[(left + p * self.left.column) as usize], &b[from..from + n])
@@ -260,7 +261,7 @@ impl Product {
             }
         });
         // SAFETY: each row was written; there are none where n is 0.
-        Ok(unsafe { target.finish() })
+        Ok(unsafe { target.assume_init() })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Optimiser steps: one pass over parameter, gradient and state, in place where the memory was given away.
 
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::backend::{Operand, Outputs, View};
 use ubique_core::op::optimizer::{AdamStep, SgdStep};
 use ubique_core::{Error, Layout, Result};
@@ -7,7 +8,7 @@ use ubique_core::{Error, Layout, Result};
 use super::rows::GRAIN;
 use super::{copy, fused};
 use crate::executor::Context;
-use crate::memory::{Out, reusable};
+use crate::memory::reusable;
 use crate::simd::{Isa, Kernel, vectorize};
 
 /// An operand that may be written: itself where it was given away and nobody else holds it, else a copy in `space`.
@@ -115,10 +116,10 @@ impl Kernel for Adam<'_> {
 
 /// Zeros like a view.
 fn zeros(context: &Context, like: &View) -> Result<View> {
-    let mut out = Out::<f32>::new(&context.pool, like.layout.elements())?;
-    out.filled(0.0);
-    // SAFETY: `filled` writes every element.
-    let buffer = unsafe { out.finish() };
+    let mut out = UninitBuffer::<f32>::new(&context.pool, like.layout.elements())?;
+    out.fill(0.0);
+    // SAFETY: `fill` writes every element.
+    let buffer = unsafe { out.assume_init() };
     Ok(View::new(buffer, Layout::contiguous(like.shape().clone()), like.dtype))
 }
 

@@ -2,13 +2,14 @@
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::pad::{Pad, PadMode};
-use ubique_core::{Element, HostTensor, Layout, Result, Scalar, TensorSpec};
+use ubique_core::{Element, Layout, Result, Scalar, TensorSpec};
 
 use super::copy::{WithBits, copy, with_bits};
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, bits};
+use crate::memory::bits;
 
 /// An operand with elements before and after those of each axis.
 pub fn pad(context: &Context, op: &Pad, x: &View, out: &TensorSpec) -> Result<Buffer> {
@@ -33,21 +34,20 @@ fn constant<B: Element + bytemuck::Pod>(
     x: &View,
     spec: &TensorSpec,
 ) -> Result<Buffer> {
-    let mut out = Out::<B>::new(&context.pool, spec.shape.elements()?)?;
-    let value = HostTensor::from_scalars([value], spec.dtype, ())?;
-    out.filled(bytemuck::pod_read_unaligned(value.bytes()));
+    let mut out = UninitBuffer::<B>::new(&context.pool, spec.shape.elements()?)?;
+    out.fill(value.to_bits(spec.dtype)?);
     let mut inside = Layout::contiguous(spec.shape.clone());
     for (axis, &(before, _)) in op.padding.iter().enumerate() {
         inside = inside.slice(axis, before, 1, x.shape()[axis])?;
     }
-    copy(&context.threads, bits::<B>(x)?, &x.layout, out.uninit(), &inside);
-    // SAFETY: `filled` writes every element.
-    Ok(unsafe { out.finish() })
+    copy(&context.threads, bits::<B>(x)?, &x.layout, out.as_mut_slice(), &inside);
+    // SAFETY: `fill` writes every element.
+    Ok(unsafe { out.assume_init() })
 }
 
 fn lookup<B: Element + bytemuck::Pod>(context: &Context, op: &Pad, x: &View, spec: &TensorSpec) -> Result<Buffer> {
     let (data, total) = (bits::<B>(x)?, spec.shape.elements()?);
-    let mut out = Out::<B>::new(&context.pool, total)?;
+    let mut out = UninitBuffer::<B>::new(&context.pool, total)?;
     // For each axis, how far each place's source lies from the operand's first element.
     let table = |axis: usize| -> Vec<isize> {
         let (extent, stride) = (x.shape()[axis], x.layout.strides()[axis]);
@@ -58,7 +58,7 @@ fn lookup<B: Element + bytemuck::Pod>(context: &Context, op: &Pad, x: &View, spe
     let mut tables: Vec<Vec<isize>> = if total == 0 { Vec::new() } else { (0..spec.shape.rank()).map(table).collect() };
     let last = tables.pop().unwrap_or_else(|| vec![0]);
     let offset = x.layout.offset() as isize;
-    context.threads.rows(out.uninit(), last.len(), (GRAIN / last.len()).max(1), &|first, part| {
+    context.threads.rows(out.as_mut_slice(), last.len(), (GRAIN / last.len()).max(1), &|first, part| {
         for (i, row) in part.chunks_mut(last.len()).enumerate() {
             let (mut number, mut start) = (first + i, offset);
             for table in tables.iter().rev() {
@@ -71,5 +71,5 @@ fn lookup<B: Element + bytemuck::Pod>(context: &Context, op: &Pad, x: &View, spe
         }
     });
     // SAFETY: the rows cover the whole output.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }

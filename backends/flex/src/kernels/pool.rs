@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use half::{bf16, f16};
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::backend::{Outputs, View};
 use ubique_core::op::pool::{AvgPool, AvgPoolBackward, MaxPool, MaxPoolBackward, Means, Pooling, Span};
 use ubique_core::{Element, Error, Layout, Result, Shape, TensorSpec};
@@ -14,7 +15,7 @@ use crate::executor::Context;
 use crate::kernels::copy;
 use crate::kernels::float::{Float, Wide};
 use crate::kernels::unary::each;
-use crate::memory::{Out, assume_init, contiguous};
+use crate::memory::contiguous;
 use crate::simd::{Isa, Kernel, vectorize};
 
 /// Elements below which planes stay on one thread.
@@ -114,9 +115,9 @@ fn max_pool_of<T: Ordered>(context: &Context, op: &MaxPool, x: &View, out: &Tens
     let data = dense::<T>(context, x, &mut copied)?;
     let windows = Windows::new(&op.pooling, x.shape(), &out.shape);
     let (input, output) = (count(windows.input), count(windows.output));
-    let mut values = Out::<T>::new(&context.pool, out.shape.elements()?)?;
+    let mut values = UninitBuffer::<T>::new(&context.pool, out.shape.elements()?)?;
     if !op.indices {
-        context.threads.rows(values.uninit(), output, GRAIN.div_ceil(input), &|first, part: &mut [_]| {
+        context.threads.rows(values.as_mut_slice(), output, GRAIN.div_ceil(input), &|first, part: &mut [_]| {
             let mut row = windows.padded_row::<T>();
             for (i, target) in part.chunks_exact_mut(output).enumerate() {
                 vectorize(Largest {
@@ -128,10 +129,10 @@ fn max_pool_of<T: Ordered>(context: &Context, op: &MaxPool, x: &View, out: &Tens
             }
         });
         // SAFETY: `Largest` writes every element of its plane.
-        return Ok(Outputs::One(unsafe { values.finish() }));
+        return Ok(Outputs::One(unsafe { values.assume_init() }));
     }
-    let mut indices = Out::<i64>::new(&context.pool, out.shape.elements()?)?;
-    let pieces = values.uninit().chunks_mut(output.max(1)).zip(indices.uninit().chunks_mut(output.max(1)));
+    let mut indices = UninitBuffer::<i64>::new(&context.pool, out.shape.elements()?)?;
+    let pieces = values.as_mut_slice().chunks_mut(output.max(1)).zip(indices.as_mut_slice().chunks_mut(output.max(1)));
     let mut pieces: Vec<_> = pieces.collect();
     context.threads.rows(&mut pieces, 1, GRAIN.div_ceil(input), &|first, pieces: &mut [_]| {
         for (i, (values, indices)) in pieces.iter_mut().enumerate() {
@@ -144,7 +145,7 @@ fn max_pool_of<T: Ordered>(context: &Context, op: &MaxPool, x: &View, out: &Tens
         }
     });
     // SAFETY: `largest_of_row` writes every element of its rows.
-    Ok(Outputs::Many(unsafe { vec![values.finish(), indices.finish()] }))
+    Ok(Outputs::Many(unsafe { vec![values.assume_init(), indices.assume_init()] }))
 }
 
 /// The gradient of the operand: each window's gradient where its largest element is.
@@ -158,8 +159,8 @@ fn max_pool_backward_of<T: Ordered>(context: &Context, op: &MaxPoolBackward, x: 
     let gradient = dense::<T>(context, g, &mut copied_gradient)?;
     let windows = Windows::new(&op.pooling, x.shape(), g.shape());
     let (input, output) = (count(windows.input), count(windows.output));
-    let mut target = Out::<T>::new(&context.pool, data.len())?;
-    context.threads.rows(target.uninit(), input, GRAIN.div_ceil(input), &|first, part: &mut [_]| {
+    let mut target = UninitBuffer::<T>::new(&context.pool, data.len())?;
+    context.threads.rows(target.as_mut_slice(), input, GRAIN.div_ceil(input), &|first, part: &mut [_]| {
         let width = windows.output[2];
         let (mut best, mut index) = (vec![MaybeUninit::uninit(); width], vec![MaybeUninit::uninit(); width]);
         let mut sums = vec![T::Sum::default(); input];
@@ -183,7 +184,7 @@ fn max_pool_backward_of<T: Ordered>(context: &Context, op: &MaxPoolBackward, x: 
         }
     });
     // SAFETY: both ways write every element of a plane.
-    Ok(unsafe { target.finish() })
+    Ok(unsafe { target.assume_init() })
 }
 
 /// The windows of a plane.
@@ -266,7 +267,7 @@ impl Windows {
         best.fill(MaybeUninit::new(T::LOWEST));
         index.fill(MaybeUninit::new(-1));
         // SAFETY: all were written above.
-        let (best, index) = unsafe { (assume_init(best), assume_init(index)) };
+        let (best, index) = unsafe { (best.assume_init_mut(), index.assume_init_mut()) };
         for start in self.rows(row) {
             for tap in 0..self.kernel[2] {
                 for o in self.inside(tap) {
@@ -410,8 +411,8 @@ fn avg_pool_of<S: Float>(context: &Context, op: &AvgPool, x: &View, out: &Tensor
     let ([_, height, width], columns) = (plane(x.shape()), spans[2].len());
     let rows = span_rows(&spans, height);
     let (input, output) = (count(plane(x.shape())), rows.len() * columns);
-    let mut target = Out::<S>::new(&context.pool, out.shape.elements()?)?;
-    context.threads.rows(target.uninit(), output, GRAIN.div_ceil(input.max(1)), &|first, part: &mut [_]| {
+    let mut target = UninitBuffer::<S>::new(&context.pool, out.shape.elements()?)?;
+    context.threads.rows(target.as_mut_slice(), output, GRAIN.div_ceil(input.max(1)), &|first, part: &mut [_]| {
         let mut sums = vec![S::Wide::default(); width];
         for (i, target) in part.chunks_exact_mut(output).enumerate() {
             let plane = &data[(first + i) * input..][..input];
@@ -429,7 +430,7 @@ fn avg_pool_of<S: Float>(context: &Context, op: &AvgPool, x: &View, out: &Tensor
         }
     });
     // SAFETY: every output of every row was written.
-    Ok(unsafe { target.finish() })
+    Ok(unsafe { target.assume_init() })
 }
 
 /// The gradient of the operand: each window's gradient shared among its elements.
@@ -449,8 +450,8 @@ fn avg_pool_backward_of<S: Float>(
     let ([_, height, width], columns) = (plane(&out.shape), spans[2].len());
     let rows = span_rows(&spans, height);
     let (input, output) = (count(plane(&out.shape)), rows.len() * columns);
-    let mut target = Out::<S>::new(&context.pool, out.shape.elements()?)?;
-    context.threads.rows(target.uninit(), input, GRAIN.div_ceil(input.max(1)), &|first, part: &mut [_]| {
+    let mut target = UninitBuffer::<S>::new(&context.pool, out.shape.elements()?)?;
+    context.threads.rows(target.as_mut_slice(), input, GRAIN.div_ceil(input.max(1)), &|first, part: &mut [_]| {
         let mut shares = vec![S::Wide::default(); width];
         let mut sums = vec![S::Wide::default(); input];
         for (i, target) in part.chunks_exact_mut(input).enumerate() {
@@ -470,5 +471,5 @@ fn avg_pool_backward_of<S: Float>(
         }
     });
     // SAFETY: every element of every plane was written.
-    Ok(unsafe { target.finish() })
+    Ok(unsafe { target.assume_init() })
 }

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::quantized::dequantize::Dequantize;
 use ubique_core::op::quantized::linear::QuantizedLinear;
 use ubique_core::op::quantized::quantize::Quantize;
@@ -14,7 +15,7 @@ use super::copy::to_contiguous;
 use super::fused::floats;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, Shared, assume_init, contiguous};
+use crate::memory::{Shared, contiguous};
 use crate::simd::{Isa, Kernel, vectorize};
 
 /// Rows of the operand up to which a product reads the weight's integers for each; beyond, it makes floats of them once.
@@ -138,17 +139,17 @@ pub fn quantize(context: &Context, op: &Quantize, operands: &[&View], out: &Tens
     };
     match op.scheme.width {
         Width::Q8 => {
-            let mut result = Out::<i8>::new(&context.pool, x.len())?;
-            context.threads.rows(result.uninit(), columns, grain, &|first, part: &mut [MaybeUninit<i8>]| {
+            let mut result = UninitBuffer::<i8>::new(&context.pool, x.len())?;
+            context.threads.rows(result.as_mut_slice(), columns, grain, &|first, part: &mut [MaybeUninit<i8>]| {
                 part.chunks_mut(columns).enumerate().for_each(|(i, target)| integers(first + i, target));
             });
             // SAFETY: each row was written.
-            Ok(unsafe { result.finish() })
+            Ok(unsafe { result.assume_init() })
         }
         Width::Q4 => {
             let bytes = columns.div_ceil(2);
-            let mut result = Out::<u8>::new(&context.pool, out.shape.elements()?)?;
-            context.threads.rows(result.uninit(), bytes, grain, &|first, part: &mut [MaybeUninit<u8>]| {
+            let mut result = UninitBuffer::<u8>::new(&context.pool, out.shape.elements()?)?;
+            context.threads.rows(result.as_mut_slice(), bytes, grain, &|first, part: &mut [MaybeUninit<u8>]| {
                 // An odd last integer lies beside 0.
                 let mut space = vec![MaybeUninit::new(0); bytes * 2];
                 for (i, target) in part.chunks_mut(bytes).enumerate() {
@@ -161,7 +162,7 @@ pub fn quantize(context: &Context, op: &Quantize, operands: &[&View], out: &Tens
                 }
             });
             // SAFETY: each row was written.
-            Ok(unsafe { result.finish() })
+            Ok(unsafe { result.assume_init() })
         }
     }
 }
@@ -200,14 +201,14 @@ pub fn dequantize(context: &Context, op: &Dequantize, operands: &[&View], out: &
     let views = rows_of(context, operands)?;
     let columns = columns(&out.shape);
     let weight = Weight::new(op.scheme, columns, &views)?;
-    let mut result = Out::<f32>::new(&context.pool, out.shape.elements()?)?;
+    let mut result = UninitBuffer::<f32>::new(&context.pool, out.shape.elements()?)?;
     let grain = (GRAIN / columns.max(1)).max(1);
-    context.threads.rows(result.uninit(), columns, grain, &|first, part: &mut [MaybeUninit<f32>]| {
+    context.threads.rows(result.as_mut_slice(), columns, grain, &|first, part: &mut [MaybeUninit<f32>]| {
         let mut space = Vec::new();
         part.chunks_mut(columns).enumerate().for_each(|(i, target)| weight.floats(first + i, target, &mut space));
     });
     // SAFETY: each row was written.
-    Ok(unsafe { result.finish() })
+    Ok(unsafe { result.assume_init() })
 }
 
 /// A quantised tensor as rows.
@@ -258,9 +259,9 @@ impl Kernel for ToFloats<'_> {
 pub fn linear(context: &Context, op: &QuantizedLinear, operands: &[&View], out: &TensorSpec) -> Result<Buffer> {
     let views = rows_of(context, operands)?;
     let columns = columns(views[0].shape());
-    let mut result = Out::<f32>::new(&context.pool, out.shape.elements()?)?;
+    let mut result = UninitBuffer::<f32>::new(&context.pool, out.shape.elements()?)?;
     if columns == 0 {
-        result.filled(0.0);
+        result.fill(0.0);
     }
     let product = Product {
         x: floats(&views[0])?,
@@ -269,7 +270,7 @@ pub fn linear(context: &Context, op: &QuantizedLinear, operands: &[&View], out: 
         outputs: op.outputs,
     };
     if columns > 0 && product.rows > 0 {
-        let target = Shared::new(result.uninit());
+        let target = Shared::new(result.as_mut_slice());
         let grain = (GRAIN / columns).max(1);
         context.threads.ranges(op.outputs, grain, &|range| match product.rows <= FEW {
             true => {
@@ -283,7 +284,7 @@ pub fn linear(context: &Context, op: &QuantizedLinear, operands: &[&View], out: 
         });
     }
     // SAFETY: every output of every row was written; where there are no columns, with zeros.
-    Ok(unsafe { result.finish() })
+    Ok(unsafe { result.assume_init() })
 }
 
 /// A product of rows with a quantised weight.
@@ -325,7 +326,7 @@ impl Product<'_> {
             self.weight.floats(output, floats, &mut space);
         }
         // SAFETY: each row was written above.
-        let panel = unsafe { assume_init(&mut panel) };
+        let panel = unsafe { panel.assume_init_mut() };
         let mut product = vec![0.0f32; self.rows * count];
         let (row, column) = (columns as isize, 1);
         // SAFETY: x has `rows` rows and the panel `count`, both of `columns` elements; the product has rows · count, and

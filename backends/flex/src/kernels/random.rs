@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::host::{WithElement, with_element};
 use ubique_core::op::random::{Distribution, Dropout, Random, largest_below};
 use ubique_core::random::{Philox, bernoulli_threshold};
@@ -13,7 +14,7 @@ use ubique_core::{DType, Element, Error, Result, Scalar};
 use super::copy::to_contiguous;
 use super::radix::{self, Packed};
 use crate::executor::Context;
-use crate::memory::{Out, contiguous};
+use crate::memory::contiguous;
 
 /// Elements that are drawn at a time before they are converted: they stay in the nearest cache.
 const BLOCK: usize = 1024;
@@ -83,10 +84,10 @@ pub fn random(context: &Context, random: &Random) -> Result<Buffer> {
         type Output = Result<Buffer>;
         fn run<T: Element>(self) -> Result<Buffer> {
             let Go(context, random) = self;
-            let mut out = Out::<T>::new(&context.pool, random.spec.shape.elements()?)?;
-            context.threads.rows(out.uninit(), 1, GRAIN, &|first, part| draw(random, first, part));
+            let mut out = UninitBuffer::<T>::new(&context.pool, random.spec.shape.elements()?)?;
+            context.threads.rows(out.as_mut_slice(), 1, GRAIN, &|first, part| draw(random, first, part));
             // SAFETY: `draw` writes every element of what it is given.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     match random.distribution {
@@ -108,12 +109,12 @@ fn permutation(context: &Context, source: &Philox, count: usize) -> Result<Buffe
         }
     });
     radix::sort_parallel(&context.threads, keys, spare);
-    let mut out = Out::<i64>::new(&context.pool, count)?;
-    out.uninit().iter_mut().zip(keys).for_each(|(slot, key)| {
+    let mut out = UninitBuffer::<i64>::new(&context.pool, count)?;
+    out.as_mut_slice().iter_mut().zip(keys).for_each(|(slot, key)| {
         slot.write(key.place() as i64);
     });
     // SAFETY: there are as many keys as elements.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// Random elements set to 0, the others scaled.
@@ -133,8 +134,8 @@ pub fn dropout(context: &Context, op: &Dropout, x: &View) -> Result<Buffer> {
                     _ => (value as f32 * single) as f64,
                 }))
             };
-            let mut out = Out::<T>::new(&context.pool, data.len())?;
-            context.threads.rows(out.uninit(), 1, GRAIN, &|first, part| {
+            let mut out = UninitBuffer::<T>::new(&context.pool, data.len())?;
+            context.threads.rows(out.as_mut_slice(), 1, GRAIN, &|first, part| {
                 let mut words = [0u32; BLOCK];
                 for (i, part) in part.chunks_mut(BLOCK).enumerate() {
                     let range: Range<usize> = first + i * BLOCK..first + i * BLOCK + part.len();
@@ -146,7 +147,7 @@ pub fn dropout(context: &Context, op: &Dropout, x: &View) -> Result<Buffer> {
                 }
             });
             // SAFETY: the parts cover the whole output.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_element(x.dtype, Go(context, op, &to_contiguous(context, x)?))

@@ -3,13 +3,14 @@
 use half::{bf16, f16};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::reduce::{Reduce, Reduction};
 use ubique_core::{Element, Layout, Result, TensorSpec};
 
 use super::dtype::for_element;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, elements};
+use crate::memory::elements;
 use crate::simd;
 
 /// Every reduction has a kernel for every dtype that it takes.
@@ -214,9 +215,9 @@ fn run<T: Fold>(context: &Context, op: &Reduce, x: &View, out: &TensorSpec) -> R
     let data = elements::<T>(x)?;
     let kept: Vec<usize> = (0..x.shape().rank()).filter(|axis| !op.axes.contains(axis)).collect();
     let (mut kept, mut gone) = (Axes::new(&x.layout, &kept), Axes::new(&x.layout, &op.axes));
-    let mut result = Out::<T>::new(&context.pool, out.shape.elements()?)?;
+    let mut result = UninitBuffer::<T>::new(&context.pool, out.shape.elements()?)?;
     let count = gone.count();
-    let target = result.filled(T::finish(op.op, T::start(op.op), count));
+    let target = result.fill(T::finish(op.op, T::start(op.op), count));
     let base = x.layout.offset() as isize;
     if count > 0 && !target.is_empty() {
         let row = gone.take_unit();
@@ -241,8 +242,8 @@ fn run<T: Fold>(context: &Context, op: &Reduce, x: &View, out: &TensorSpec) -> R
             }
         }
     }
-    // SAFETY: `filled` writes every element.
-    Ok(unsafe { result.finish() })
+    // SAFETY: `fill` writes every element.
+    Ok(unsafe { result.assume_init() })
 }
 
 /// Each result from runs of `row` neighbours.

@@ -5,12 +5,12 @@ use std::mem::MaybeUninit;
 use ubique_core::Result;
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::resize::{Resample, ResampleBackward};
 
 use super::fused::floats;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::Out;
 use crate::simd::{Isa, Kernel, vectorize};
 
 /// For each point the places that it sees, all of them on the axis, and their weights.
@@ -48,21 +48,21 @@ pub fn forward(context: &Context, op: &Resample, x: &View) -> Result<Buffer> {
 
 fn points<const N: usize>(context: &Context, op: &Resample, x: &View) -> Result<Buffer> {
     let (data, (outer, inner)) = (floats(x)?, around(x, op.axis));
-    let mut out = Out::<f32>::new(&context.pool, outer * op.output * inner)?;
+    let mut out = UninitBuffer::<f32>::new(&context.pool, outer * op.output * inner)?;
     if outer * op.output * inner == 0 {
         // SAFETY: there is nothing to write.
-        return Ok(unsafe { out.finish() });
+        return Ok(unsafe { out.assume_init() });
     }
     let taps = &Taps::<N>::new(op, x.shape()[op.axis])?;
     if inner == 1 {
-        context.threads.rows(out.uninit(), op.output, (GRAIN / 4 / op.output).max(1), &|first, part| {
+        context.threads.rows(out.as_mut_slice(), op.output, (GRAIN / 4 / op.output).max(1), &|first, part| {
             let lines = data[first * taps.input..].chunks(taps.input);
             for (line, target) in lines.zip(part.chunks_mut(op.output)) {
                 vectorize(Line { taps, line, target });
             }
         });
     } else {
-        context.threads.rows(out.uninit(), inner, (GRAIN / inner).max(1), &|first, part| {
+        context.threads.rows(out.as_mut_slice(), inner, (GRAIN / inner).max(1), &|first, part| {
             for (i, target) in part.chunks_mut(inner).enumerate() {
                 let (line, point) = ((first + i) / op.output, (first + i) % op.output);
                 let (places, weights) = taps.points[point];
@@ -72,7 +72,7 @@ fn points<const N: usize>(context: &Context, op: &Resample, x: &View) -> Result<
         });
     }
     // SAFETY: every line of the output is written.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// Points of a line of elements.
@@ -133,8 +133,8 @@ pub fn backward(context: &Context, op: &ResampleBackward, g: &View) -> Result<Bu
 fn spread<const N: usize>(context: &Context, op: &ResampleBackward, g: &View) -> Result<Buffer> {
     let (data, (outer, inner)) = (floats(g)?, around(g, op.resample.axis));
     let (from, to) = (op.resample.output * inner, op.input * inner);
-    let mut out = Out::<f32>::new(&context.pool, outer * to)?;
-    let target = out.filled(0.0);
+    let mut out = UninitBuffer::<f32>::new(&context.pool, outer * to)?;
+    let target = out.fill(0.0);
     if !target.is_empty() && !data.is_empty() {
         let taps = &Taps::<N>::new(&op.resample, op.input)?;
         context.threads.rows(target, to, (GRAIN / 4 / from).max(1), &|first, part| {
@@ -144,7 +144,7 @@ fn spread<const N: usize>(context: &Context, op: &ResampleBackward, g: &View) ->
         });
     }
     // SAFETY: it was filled.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// Adds each row of points to the rows that it sees.

@@ -2,6 +2,7 @@
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::arg_reduce::{ArgReduce, Extremum};
 use ubique_core::op::reduce::Reduction;
 use ubique_core::op::scan::{Scan, ScanOp};
@@ -12,7 +13,7 @@ use super::dtype::for_element;
 use super::reduce::Fold;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, contiguous};
+use crate::memory::contiguous;
 
 /// A row-major operand seen from an axis: its elements in blocks of `len` rows of `inner` elements.
 struct Blocks<'a, T> {
@@ -40,9 +41,9 @@ fn scan_of<T: Fold>(context: &Context, op: &Scan, x: &View) -> Result<Buffer> {
         ScanOp::Max => Reduction::Max,
         ScanOp::Min => Reduction::Min,
     };
-    let mut out = Out::<T>::new(&context.pool, data.len())?;
+    let mut out = UninitBuffer::<T>::new(&context.pool, data.len())?;
     let block = len * inner;
-    context.threads.rows(out.uninit(), block, (GRAIN / block.max(1)).max(1), &|first, part| {
+    context.threads.rows(out.as_mut_slice(), block, (GRAIN / block.max(1)).max(1), &|first, part| {
         let mut wide = vec![T::start(op); inner];
         for (i, target) in part.chunks_mut(block).enumerate() {
             let source = &data[(first + i) * block..][..block];
@@ -64,7 +65,7 @@ fn scan_of<T: Fold>(context: &Context, op: &Scan, x: &View) -> Result<Buffer> {
         }
     });
     // SAFETY: the blocks cover the whole output.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// Whether `x` takes the place of `best`, which comes before it: NaN is the most extreme of all.
@@ -115,9 +116,9 @@ pub fn arg_reduce(context: &Context, op: &ArgReduce, x: &View, out: &TensorSpec)
 fn arg_reduce_of<T: Element + PartialOrd>(context: &Context, op: &ArgReduce, x: &View, total: usize) -> Result<Buffer> {
     let ArgReduce { op, axis, .. } = op;
     let Blocks { data, len, inner } = blocks::<T>(x, *axis)?;
-    let mut out = Out::<i64>::new(&context.pool, total)?;
+    let mut out = UninitBuffer::<i64>::new(&context.pool, total)?;
     let block = len * inner;
-    context.threads.rows(out.uninit(), inner, (GRAIN / block.max(1)).max(1), &|first, part| {
+    context.threads.rows(out.as_mut_slice(), inner, (GRAIN / block.max(1)).max(1), &|first, part| {
         let mut best = vec![T::default(); inner];
         for (i, target) in part.chunks_mut(inner).enumerate() {
             let source = &data[(first + i) * block..][..block];
@@ -144,7 +145,7 @@ fn arg_reduce_of<T: Element + PartialOrd>(context: &Context, op: &ArgReduce, x: 
         }
     });
     // SAFETY: every line's place is written.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// The slice itself where its elements are f32.

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::search::{SearchSorted, Side};
 use ubique_core::{DType, Element, Error, Result};
 
@@ -11,7 +12,7 @@ use super::copy::to_contiguous;
 use super::dtype::for_element;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, contiguous};
+use crate::memory::contiguous;
 
 /// Values searched for at once: while one waits for memory, the others go on.
 const LANES: usize = 16;
@@ -41,8 +42,8 @@ fn run<T: Element + PartialOrd, I: Element>(
     let values_of = dense(values)?;
     let count = sorted.shape().last().copied().unwrap_or(0);
     let each = if shared { values_of.len() } else { values.shape().last().copied().unwrap_or(0) };
-    let mut out = Out::<I>::new(&context.pool, values_of.len())?;
-    context.threads.rows(out.uninit(), 1, GRAIN / 16, &|first, mut part| {
+    let mut out = UninitBuffer::<I>::new(&context.pool, values_of.len())?;
+    context.threads.rows(out.as_mut_slice(), 1, GRAIN / 16, &|first, mut part| {
         let mut at = first;
         while !part.is_empty() {
             // As many as are left of a row of values.
@@ -57,7 +58,7 @@ fn run<T: Element + PartialOrd, I: Element>(
         }
     });
     // SAFETY: each value's place is written.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// An ascending sequence, with NaN at its end.

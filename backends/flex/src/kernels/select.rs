@@ -4,16 +4,17 @@ use half::{bf16, f16};
 use std::mem::MaybeUninit;
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::select::{Clamp, MaskedFill};
 use ubique_core::{DType, Element, Layout, Result, Scalar, TensorSpec};
 
-use super::copy::{WithBits, copy, pattern, with_bits};
+use super::copy::{WithBits, copy, with_bits};
 use super::dtype::for_int;
 
 use super::rows::{self, Source};
 use super::unary::{each, run};
 use crate::executor::Context;
-use crate::memory::{Out, bits, elements};
+use crate::memory::{bits, elements};
 use crate::simd::elementwise::{Operand as Lane, unary as vector};
 
 /// A lane's element at a position.
@@ -32,16 +33,22 @@ pub fn select(context: &Context, mask: &View, a: &View, b: &View, out: &TensorSp
         type Output = Result<Buffer>;
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, mask, a, b, spec) = self;
-            let mut out = Out::<B>::new(&context.pool, spec.shape.elements()?)?;
+            let mut out = UninitBuffer::<B>::new(&context.pool, spec.shape.elements()?)?;
             let layout = |v: &View| v.layout.expand(&spec.shape);
             let mask_data = elements::<bool>(mask)?;
             // Two walks over pairs: first one operand everywhere, then the other where the mask asks for it.
-            copy(&context.threads, bits::<B>(b)?, &layout(b)?, out.uninit(), &Layout::contiguous(spec.shape.clone()));
+            copy(
+                &context.threads,
+                bits::<B>(b)?,
+                &layout(b)?,
+                out.as_mut_slice(),
+                &Layout::contiguous(spec.shape.clone()),
+            );
             rows::zip(
                 &context.threads,
                 Source { data: mask_data, layout: layout(mask)? },
                 Source { data: bits::<B>(a)?, layout: layout(a)? },
-                out.uninit(),
+                out.as_mut_slice(),
                 &|mask, a, target: &mut [MaybeUninit<B>]| {
                     for (i, slot) in target.iter_mut().enumerate() {
                         if at(&mask, i) {
@@ -51,7 +58,7 @@ pub fn select(context: &Context, mask: &View, a: &View, b: &View, out: &TensorSp
                 },
             );
             // SAFETY: the copy writes every element.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_bits(out.dtype, Go(context, mask, a, b, out))
@@ -64,11 +71,11 @@ pub fn masked_fill(context: &Context, op: &MaskedFill, x: &View, mask: &View) ->
         type Output = Result<Buffer>;
         fn run<B: Element + bytemuck::Pod>(self) -> Result<Buffer> {
             let Go(context, value, x, mask) = self;
-            let value = pattern::<B>(value, x.dtype)?;
-            let mut out = Out::<B>::new(&context.pool, x.layout.elements())?;
+            let value = value.to_bits::<B>(x.dtype)?;
+            let mut out = UninitBuffer::<B>::new(&context.pool, x.layout.elements())?;
             let x = Source { data: bits::<B>(x)?, layout: (*x.layout).clone() };
             let mask = Source { data: elements::<bool>(mask)?, layout: mask.layout.expand(x.layout.shape())? };
-            rows::zip(&context.threads, x, mask, out.uninit(), &|x, mask, target| match (x, mask) {
+            rows::zip(&context.threads, x, mask, out.as_mut_slice(), &|x, mask, target| match (x, mask) {
                 (Lane::Slice(x), Lane::Slice(mask)) => {
                     target.iter_mut().zip(x).zip(mask).for_each(|((slot, &x), &m)| {
                         slot.write(if m { value } else { x });
@@ -79,7 +86,7 @@ pub fn masked_fill(context: &Context, op: &MaskedFill, x: &View, mask: &View) ->
                 }),
             });
             // SAFETY: the walk writes every element.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_bits(x.dtype, Go(context, op.value, x, mask))

@@ -4,13 +4,13 @@ use std::mem::MaybeUninit;
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::softmax::{LogSumExp, Softmax, SoftmaxBackward};
 use ubique_core::{Result, TensorSpec};
 
 use super::fused::floats;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::Out;
 use crate::simd::math::{exp, ln};
 use crate::simd::{Isa, Kernel, reduce, rows, vectorize};
 
@@ -39,29 +39,29 @@ pub fn supports_logsumexp(op: &LogSumExp, x: &TensorSpec) -> bool {
 pub fn softmax(context: &Context, op: &Softmax, x: &View) -> Result<Buffer> {
     let data = floats(x)?;
     let (len, inner) = lanes(x.shape(), op.axis);
-    let mut out = Out::<f32>::new(&context.pool, data.len())?;
+    let mut out = UninitBuffer::<f32>::new(&context.pool, data.len())?;
     if inner == 1 {
-        context.threads.rows(out.uninit(), len, grain(len), &|first, part| {
+        context.threads.rows(out.as_mut_slice(), len, grain(len), &|first, part| {
             for (source, target) in data[first * len..].chunks(len).zip(part.chunks_mut(len)) {
                 if op.log { rows::log_softmax_row(source, target) } else { rows::softmax_row(source, target) }
             }
         });
     } else {
-        columns(context, [data], out.uninit(), len, inner, |[x], target| {
+        columns(context, [data], out.as_mut_slice(), len, inner, |[x], target| {
             vectorize(SoftmaxColumns { x, target, inner, log: op.log })
         });
     }
     // SAFETY: the kernels initialise every row, or every column.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// The gradient of softmax from its result and that one's gradient.
 pub fn backward(context: &Context, op: &SoftmaxBackward, y: &View, g: &View) -> Result<Buffer> {
     let (ys, gs) = (floats(y)?, floats(g)?);
     let (len, inner) = lanes(y.shape(), op.axis);
-    let mut out = Out::<f32>::new(&context.pool, ys.len())?;
+    let mut out = UninitBuffer::<f32>::new(&context.pool, ys.len())?;
     if inner == 1 {
-        context.threads.rows(out.uninit(), len, grain(len), &|first, part| {
+        context.threads.rows(out.as_mut_slice(), len, grain(len), &|first, part| {
             let start = first * len;
             for ((y, g), target) in ys[start..].chunks(len).zip(gs[start..].chunks(len)).zip(part.chunks_mut(len)) {
                 let sum = if op.log { reduce::sum(g) } else { reduce::dot(y, g) };
@@ -69,12 +69,12 @@ pub fn backward(context: &Context, op: &SoftmaxBackward, y: &View, g: &View) -> 
             }
         });
     } else {
-        columns(context, [ys, gs], out.uninit(), len, inner, |[y, g], target| {
+        columns(context, [ys, gs], out.as_mut_slice(), len, inner, |[y, g], target| {
             vectorize(BackwardColumns { y, g, target, inner, log: op.log });
         });
     }
     // SAFETY: the kernels initialise every row, or every column.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// log Σ eˣ of each row.
@@ -82,8 +82,8 @@ pub fn logsumexp(context: &Context, x: &View, out: &TensorSpec) -> Result<Buffer
     let data = floats(x)?;
     let count = out.shape.elements()?;
     let len = data.len().checked_div(count).unwrap_or(0);
-    let mut result = Out::<f32>::new(&context.pool, count)?;
-    context.threads.rows(result.uninit(), 1, grain(len), &|first, part| {
+    let mut result = UninitBuffer::<f32>::new(&context.pool, count)?;
+    context.threads.rows(result.as_mut_slice(), 1, grain(len), &|first, part| {
         for (i, slot) in part.iter_mut().enumerate() {
             let row = &data[(first + i) * len..][..len];
             let max = reduce::max(row);
@@ -92,7 +92,7 @@ pub fn logsumexp(context: &Context, x: &View, out: &TensorSpec) -> Result<Buffer
         }
     });
     // SAFETY: each slot is written.
-    Ok(unsafe { result.finish() })
+    Ok(unsafe { result.assume_init() })
 }
 
 /// The columns of one block: `len` rows, `inner` apart.

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use half::{bf16, f16};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::sort::{Sort, TopK};
 use ubique_core::{Element, Error, Result, TensorSpec};
 
@@ -13,7 +14,7 @@ use super::lines::Lines;
 use super::radix::{self, Packed};
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::{Out, Shared, elements};
+use crate::memory::{Shared, elements};
 use crate::threads::Threads;
 
 /// An element type that sorts by an integer key.
@@ -89,19 +90,19 @@ fn order(context: &Context, wanted: Wanted, x: &View, outputs: &[TensorSpec]) ->
 fn run<T: Sortable>(context: &Context, wanted: Wanted, x: &View, outputs: &[TensorSpec]) -> Result<Vec<Buffer>> {
     let from = Lines::new(&x.layout, wanted.axis);
     let total = outputs[0].shape.elements()?;
-    let mut values = Out::<T>::new(&context.pool, total)?;
-    let mut places = Out::<i64>::new(&context.pool, total)?;
+    let mut values = UninitBuffer::<T>::new(&context.pool, total)?;
+    let mut places = UninitBuffer::<i64>::new(&context.pool, total)?;
     if from.len > T::Packed::LONGEST {
         return Err(Error::backend(format!("a line of {} elements is too long to sort", from.len)));
     }
     if total > 0 {
         let to = Lines::of_shape(&outputs[0].shape, wanted.axis);
-        let (values, places) = (Shared::new(values.uninit()), Shared::new(places.uninit()));
+        let (values, places) = (Shared::new(values.as_mut_slice()), Shared::new(places.as_mut_slice()));
         let job = Job { data: elements::<T>(x)?, from, to, wanted, values, places };
         job.run(&context.threads)?;
     }
     // SAFETY: all lines were written, and a line of the outputs is as long as the number of elements wanted.
-    Ok(unsafe { vec![values.finish(), places.finish()] })
+    Ok(unsafe { vec![values.assume_init(), places.assume_init()] })
 }
 
 /// Lines to sort, and where the results go.

@@ -2,13 +2,13 @@
 
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::statistics::Variance;
 use ubique_core::{Result, TensorSpec};
 
 use super::fused::floats;
 use super::rows::GRAIN;
 use crate::executor::Context;
-use crate::memory::Out;
 use crate::simd::reduce;
 
 /// Whether the axes are the innermost ones, so that what is reduced lies in rows.
@@ -22,14 +22,14 @@ fn each_row(context: &Context, x: &View, out: &TensorSpec, f: impl Fn(&[f32]) ->
     let data = floats(x)?;
     let count = out.shape.elements()?;
     let len = data.len().checked_div(count).unwrap_or(0);
-    let mut result = Out::<f32>::new(&context.pool, count)?;
-    context.threads.rows(result.uninit(), 1, (GRAIN / len.max(1)).max(1), &|first, part| {
+    let mut result = UninitBuffer::<f32>::new(&context.pool, count)?;
+    context.threads.rows(result.as_mut_slice(), 1, (GRAIN / len.max(1)).max(1), &|first, part| {
         for (i, slot) in part.iter_mut().enumerate() {
             slot.write(f(&data[(first + i) * len..][..len]) as f32);
         }
     });
     // SAFETY: each slot is written.
-    Ok(unsafe { result.finish() })
+    Ok(unsafe { result.assume_init() })
 }
 
 /// The variance of each row, or its root.

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use half::{bf16, f16};
 use ubique_core::backend::buffer::Buffer;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::backend::{Operand, View};
 use ubique_core::op::Rule;
 use ubique_core::op::unary::Unary;
@@ -13,7 +14,7 @@ use ubique_core::{DType, Element, Error, Result};
 use super::dtype::{for_float, for_int};
 use super::rows::{self, Source};
 use crate::executor::Context;
-use crate::memory::{Out, elements, reusable};
+use crate::memory::{elements, reusable};
 use crate::simd::elementwise::{Map1, in_place_with, unary as vector, unary_half_with};
 use crate::simd::half::Half;
 use crate::simd::{Isa, math};
@@ -59,11 +60,11 @@ pub fn run<A: Element, B: Element>(
     x: &View,
     kernel: &(dyn Fn(&[A], &mut [MaybeUninit<B>]) + Sync),
 ) -> Result<Buffer> {
-    let mut out = Out::<B>::new(&context.pool, x.layout.elements())?;
+    let mut out = UninitBuffer::<B>::new(&context.pool, x.layout.elements())?;
     let source = Source { data: elements::<A>(x)?, layout: (*x.layout).clone() };
-    rows::map(&context.threads, source, out.uninit(), kernel);
+    rows::map(&context.threads, source, out.as_mut_slice(), kernel);
     // SAFETY: the kernel is called for every part of the target, and initialises what it is given.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// Maps elements one by one.

@@ -4,7 +4,7 @@
 //! validated shapes, so a mismatch is a bug and panics.
 
 use super::half::{Half, narrow, widen};
-use super::uninit::{BLOCK, Block, as_uninit, assume_init};
+use super::uninit::{BLOCK, Block, as_uninit};
 use super::{Isa, Kernel, Portable, vectorize};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -117,9 +117,9 @@ pub(crate) unsafe fn unary_half_with<H: Half>(
         let (wide, result) = (wide.first(source.len()), result.first(source.len()));
         widen(source, wide);
         // SAFETY: `widen` initialises its target.
-        map(unsafe { assume_init(wide) }, result);
+        map(unsafe { wide.assume_init_mut() }, result);
         // SAFETY: the caller promises that `map` initialises its target.
-        narrow(unsafe { assume_init(result) }, target);
+        narrow(unsafe { result.assume_init_mut() }, target);
     }
 }
 
@@ -210,7 +210,7 @@ pub(crate) unsafe fn binary_half_with<H: Half>(
         let wide_b = b.widened(start, wide_b.first(target.len()));
         map(wide_a, wide_b, result);
         // SAFETY: the caller promises that `map` initialises its target.
-        narrow(unsafe { assume_init(result) }, target);
+        narrow(unsafe { result.assume_init_mut() }, target);
     }
 }
 
@@ -222,7 +222,7 @@ impl<H: Half> Operand<'_, H> {
             Operand::Slice(slice) => {
                 widen(&slice[start..start + space.len()], space);
                 // SAFETY: `widen` initialises its target.
-                Operand::Slice(unsafe { assume_init(space) })
+                Operand::Slice(unsafe { space.assume_init_mut() })
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use super::elementwise::Map2;
 use super::math::exp;
-use super::uninit::{BLOCK, Block, assume_init};
+use super::uninit::{BLOCK, Block};
 use super::{Isa, Kernel, vectorize};
 
 /// Independent accumulators: four vectors of eight `f32`, enough to hide the latency of an addition.
@@ -71,7 +71,7 @@ pub(super) fn sum_exp<S: Isa>(xs: &[f32], shift: f32) -> f64 {
             t.write(exp::<S>(x - shift));
         }
         // SAFETY: all were written above.
-        total += sum_terms(unsafe { assume_init(terms) }, |sum, x| sum + x);
+        total += sum_terms(unsafe { terms.assume_init_mut() }, |sum, x| sum + x);
     }
     total
 }
@@ -165,7 +165,7 @@ pub fn dot(xs: &[f32], ys: &[f32]) -> f64 {
                     p.write(x * y);
                 }
                 // SAFETY: all were written above.
-                total += sum_terms(unsafe { assume_init(products) }, |sum, p| sum + p);
+                total += sum_terms(unsafe { products.assume_init_mut() }, |sum, p| sum + p);
             }
             total
         }

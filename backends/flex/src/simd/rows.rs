@@ -5,7 +5,7 @@
 use super::elementwise::Map2;
 use super::math::exp;
 use super::reduce::{max_lanes, moments, sum_exp, sum_terms};
-use super::uninit::{BLOCK, assume_init};
+use super::uninit::BLOCK;
 use super::{Isa, Kernel, prefetch, vectorize};
 use std::mem::MaybeUninit;
 
@@ -32,11 +32,11 @@ impl Kernel for Softmax<'_> {
                 t.write(exp::<S>(x - max));
             }
             // SAFETY: all were written above.
-            total += sum_terms(unsafe { assume_init(target) }, |sum, x| sum + x);
+            total += sum_terms(unsafe { target.assume_init_mut() }, |sum, x| sum + x);
         }
         let scale = (1.0 / total) as f32;
         // SAFETY: the blocks covered all of the target, which is as long as the source.
-        for t in unsafe { assume_init(self.target) } {
+        for t in unsafe { self.target.assume_init_mut() } {
             *t *= scale;
         }
     }

@@ -2,15 +2,6 @@
 
 use std::mem::MaybeUninit;
 
-/// The slice as an initialised one.
-///
-/// # Safety
-/// Every element has been written.
-pub unsafe fn assume_init<T>(slice: &mut [MaybeUninit<T>]) -> &mut [T] {
-    // SAFETY: MaybeUninit<T> has the layout of T, and the caller wrote every element.
-    unsafe { &mut *(slice as *mut [MaybeUninit<T>] as *mut [T]) }
-}
-
 /// The slice as one to be written anew.
 ///
 /// # Safety
@@ -46,7 +37,7 @@ impl<T: Copy> Block<T> {
             element.write(value);
         }
         // SAFETY: all were written above.
-        unsafe { assume_init(slice) }
+        unsafe { slice.assume_init_mut() }
     }
 
     /// A copy of a slice of at most [`BLOCK`] elements.
@@ -56,6 +47,6 @@ impl<T: Copy> Block<T> {
             element.write(value);
         }
         // SAFETY: all were written above.
-        unsafe { assume_init(slice) }
+        unsafe { slice.assume_init_mut() }
     }
 }

@@ -7,7 +7,7 @@ use ubique_core::backend::{Operand, View};
 use ubique_core::op::binary::{Binary, BinaryScalar};
 use ubique_core::{DType, Error, Result, Scalar, TensorSpec};
 
-use super::dtype::{Bits, Int, Real, WithBits, WithInt, pattern, with_bits, with_int};
+use super::dtype::{Bits, Int, Real, WithBits, WithInt, with_bits, with_int};
 use super::walk::{self, Lane, Target, both};
 use crate::view::{contiguous, reusable};
 
@@ -80,7 +80,7 @@ fn run<T: Pod>(call: Call<'_, '_>, kernel: Kernel<T>) -> Result<Buffer> {
     let Call { pool, left, right, reversed, out, .. } = call;
     match right {
         Right::Scalar(scalar) => {
-            let scalar = pattern::<T>(scalar, out.dtype)?;
+            let scalar = scalar.to_bits::<T>(out.dtype)?;
             if let Operand::Own(view) = left
                 && let Some(data) = reusable::<T>(view)
             {

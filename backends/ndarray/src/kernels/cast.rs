@@ -4,13 +4,13 @@
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::dtype::Kind;
 use ubique_core::host::{WithElement, with_element};
 use ubique_core::{DType, Element, Error, Result, Scalar};
 
 use super::copy::{contiguous, to_contiguous};
 use super::half::{is_half, narrow, widen};
-use crate::memory::Out;
 
 /// A view's elements in another dtype.
 pub fn cast(pool: &HostPool, x: &View, to: DType) -> Result<Buffer> {
@@ -122,9 +122,9 @@ struct Make<'a, H> {
 impl<H: Hub> WithElement for Make<'_, H> {
     type Output = Result<Buffer>;
     fn run<T: Element>(self) -> Result<Buffer> {
-        let mut out = Out::<T>::new(self.pool, self.count)?;
+        let mut out = UninitBuffer::<T>::new(self.pool, self.count)?;
         let mut block = [H::default(); BLOCK];
-        for (number, part) in out.uninit().chunks_mut(BLOCK).enumerate() {
+        for (number, part) in out.as_mut_slice().chunks_mut(BLOCK).enumerate() {
             let block = &mut block[..part.len()];
             (self.fill)(number * BLOCK, block)?;
             for (slot, &number) in part.iter_mut().zip(&*block) {
@@ -132,6 +132,6 @@ impl<H: Hub> WithElement for Make<'_, H> {
             }
         }
         // SAFETY: the blocks cover the whole result.
-        Ok(unsafe { out.finish() })
+        Ok(unsafe { out.assume_init() })
     }
 }

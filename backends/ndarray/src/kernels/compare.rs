@@ -6,7 +6,7 @@ use ubique_core::backend::pool::HostPool;
 use ubique_core::op::binary::{Compare, CompareScalar};
 use ubique_core::{Result, Scalar, Shape};
 
-use super::dtype::{Number, WithNumber, pattern, with_number};
+use super::dtype::{Number, WithNumber, with_number};
 use super::walk::{self, Lane, Target, both};
 
 /// The second operand.
@@ -40,7 +40,7 @@ impl WithNumber for Call<'_> {
         let kernel = kernel::<T>(op);
         match right {
             Right::Tensor(right) => walk::zip(pool, left, right, shape, &kernel),
-            Right::Scalar(scalar) => walk::with_scalar(pool, left, pattern(scalar, left.dtype)?, false, &kernel),
+            Right::Scalar(scalar) => walk::with_scalar(pool, left, scalar.to_bits(left.dtype)?, false, &kernel),
         }
     }
 }

@@ -7,12 +7,12 @@ use ndarray::{ArrayViewD, ArrayViewMutD, Axis, Slice};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::concat::Concat;
 use ubique_core::{Error, Layout, Result, TensorSpec};
 
 use super::dtype::{Bits, WithBits, with_bits};
 use super::walk::target;
-use crate::memory::Out;
 use crate::view::{array, contiguous as slice, elements, strided};
 
 /// A row-major copy of a view.
@@ -22,10 +22,10 @@ pub fn contiguous(pool: &HostPool, view: &View) -> Result<Buffer> {
         type Output = Result<Buffer>;
         fn run<B: Bits>(self) -> Result<Buffer> {
             let Go(pool, view) = self;
-            let mut out = Out::<B>::new(pool, view.layout.elements())?;
-            copy(view, out.uninit())?;
+            let mut out = UninitBuffer::<B>::new(pool, view.layout.elements())?;
+            copy(view, out.as_mut_slice())?;
             // SAFETY: the copy writes every element.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_bits(view.dtype, Go(pool, view))
@@ -81,9 +81,9 @@ pub fn concat(pool: &HostPool, op: &Concat, inputs: &[&View], out: &TensorSpec) 
         type Output = Result<Buffer>;
         fn run<B: Bits>(self) -> Result<Buffer> {
             let Go(pool, op, inputs, spec) = self;
-            let mut out = Out::<B>::new(pool, spec.shape.elements()?)?;
+            let mut out = UninitBuffer::<B>::new(pool, spec.shape.elements()?)?;
             if spec.shape.elements()? > 0 {
-                let mut whole = target(out.uninit(), &spec.shape)?;
+                let mut whole = target(out.as_mut_slice(), &spec.shape)?;
                 let mut start = 0;
                 for input in inputs.iter().filter(|input| input.layout.elements() > 0) {
                     let end = start + input.shape()[op.axis];
@@ -92,7 +92,7 @@ pub fn concat(pool: &HostPool, op: &Concat, inputs: &[&View], out: &TensorSpec) 
                 }
             }
             // SAFETY: the operands together have the result's elements.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_bits(out.dtype, Go(pool, op, inputs, out))

@@ -1,12 +1,9 @@
 //! From a dtype to the element type that kernels are generic over. Half-precision operands never come here: they are
 //! computed as f32 (see [`super::half`]), and bools are bytes, 0 or 1.
 
-use std::mem::size_of;
-
 use bytemuck::Pod;
 use num_traits::{CheckedDiv, CheckedRem, Float, PrimInt, WrappingAdd, WrappingMul, WrappingSub};
-use ubique_core::host::{WithElement, with_element};
-use ubique_core::{DType, Element, Error, Result, Scalar};
+use ubique_core::{DType, Element, Error, Result};
 
 /// Bit patterns of a width, for kernels that move elements or compute alike for signed and unsigned integers.
 pub trait Bits: Element + Pod + PrimInt + WrappingAdd + WrappingSub + WrappingMul {}
@@ -62,23 +59,6 @@ pub fn with_int<R, F: WithInt<Output = Result<R>>>(dtype: DType, f: F) -> Result
         DType::U8 | DType::Bool => f.run::<u8>(),
         other => Err(Error::backend(format!("no kernel for {other}"))),
     }
-}
-
-/// A scalar in a dtype, read as a type of the same width.
-///
-/// # Errors
-/// Where the widths differ.
-pub fn pattern<B: Pod>(scalar: Scalar, dtype: DType) -> Result<B> {
-    struct Go<B>(Scalar, std::marker::PhantomData<B>);
-    impl<B: Pod> WithElement for Go<B> {
-        type Output = Option<B>;
-        fn run<T: Element>(self) -> Option<B> {
-            let value = T::from_scalar(self.0);
-            (size_of::<T>() == size_of::<B>()).then(|| bytemuck::pod_read_unaligned(bytemuck::bytes_of(&value)))
-        }
-    }
-    with_element(dtype, Go(scalar, std::marker::PhantomData))
-        .ok_or_else(|| Error::backend(format!("a {dtype} read as {} bytes", size_of::<B>())))
 }
 
 /// Numbers of any kind.

@@ -2,14 +2,14 @@
 
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::fill::{Arange, Fill};
 use ubique_core::op::random::{Distribution, Random, largest_below};
 use ubique_core::random::bernoulli_threshold;
 use ubique_core::{DType, Result};
 
 use super::cast::{floats, integers};
-use super::dtype::{Bits, WithBits, pattern, with_bits};
-use crate::memory::Out;
+use super::dtype::{Bits, WithBits, with_bits};
 
 /// One value everywhere.
 pub fn fill(pool: &HostPool, fill: &Fill) -> Result<Buffer> {
@@ -18,10 +18,10 @@ pub fn fill(pool: &HostPool, fill: &Fill) -> Result<Buffer> {
         type Output = Result<Buffer>;
         fn run<B: Bits>(self) -> Result<Buffer> {
             let Go(pool, Fill { spec, value }) = self;
-            let mut out = Out::<B>::new(pool, spec.shape.elements()?)?;
-            out.filled(pattern(*value, spec.dtype)?);
-            // SAFETY: `filled` writes every element.
-            Ok(unsafe { out.finish() })
+            let mut out = UninitBuffer::<B>::new(pool, spec.shape.elements()?)?;
+            out.fill(value.to_bits(spec.dtype)?);
+            // SAFETY: `fill` writes every element.
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_bits(fill.spec.dtype, Go(pool, fill))
@@ -97,10 +97,10 @@ pub fn random(pool: &HostPool, random: &Random) -> Result<Buffer> {
             integers(pool, dtype, count, |first, block| Ok(source.fill_integers(first as u64, block, low, high)?))
         }
         Distribution::Permutation => {
-            let mut out = Out::<i64>::new(pool, count)?;
-            source.fill_permutation(out.filled(0))?;
-            // SAFETY: `filled` writes every element.
-            Ok(unsafe { out.finish() })
+            let mut out = UninitBuffer::<i64>::new(pool, count)?;
+            source.fill_permutation(out.fill(0))?;
+            // SAFETY: `fill` writes every element.
+            Ok(unsafe { out.assume_init() })
         }
     }
 }

@@ -4,13 +4,13 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::backend::{Operand, Outputs, View};
 use ubique_core::op::binary::{BinaryScalar, CompareScalar};
 use ubique_core::op::select::Clamp;
 use ubique_core::{DType, Error, Layout, Op, Result, TensorSpec};
 
 use super::copy::to_contiguous;
-use crate::memory::Out;
 use crate::view::contiguous;
 
 /// Whether a dtype is computed with in f32.
@@ -67,16 +67,16 @@ fn rounded(op: &Op, half: DType) -> Op {
 /// The elements as f32, row-major.
 pub fn widen(pool: &HostPool, view: &View) -> Result<View> {
     let x = to_contiguous(pool, view)?;
-    let mut out = Out::<f32>::new(pool, x.layout.elements())?;
+    let mut out = UninitBuffer::<f32>::new(pool, x.layout.elements())?;
     // What `half` writes to is a slice of numbers.
-    let target = out.filled(0.0);
+    let target = out.fill(0.0);
     match view.dtype {
         DType::F16 => read::<f16>(&x)?.convert_to_f32_slice(target),
         DType::BF16 => read::<bf16>(&x)?.convert_to_f32_slice(target),
         other => return Err(Error::backend(format!("{other} is no half precision"))),
     }
-    // SAFETY: `filled` writes every element.
-    let buffer = unsafe { out.finish() };
+    // SAFETY: `fill` writes every element.
+    let buffer = unsafe { out.assume_init() };
     Ok(View::new(buffer, Layout::contiguous(view.shape().clone()), DType::F32))
 }
 
@@ -96,8 +96,8 @@ fn read<T: bytemuck::Pod>(view: &View) -> Result<&[T]> {
 }
 
 fn rounded_slice<T: bytemuck::Pod>(pool: &HostPool, source: &[f32], fill: impl FnOnce(&mut [T])) -> Result<Buffer> {
-    let mut out = Out::<T>::new(pool, source.len())?;
-    fill(out.filled(T::zeroed()));
-    // SAFETY: `filled` writes every element.
-    Ok(unsafe { out.finish() })
+    let mut out = UninitBuffer::<T>::new(pool, source.len())?;
+    fill(out.fill(T::zeroed()));
+    // SAFETY: `fill` writes every element.
+    Ok(unsafe { out.assume_init() })
 }

@@ -7,6 +7,7 @@ use ndarray::{ArrayView1, ArrayViewD, ArrayViewMutD, Axis, IxDyn, Slice, Zip};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::index::{Combine, Gather, IndexAdd, IndexSelect, Scatter, check_index};
 use ubique_core::{DType, Element, Error, Result, TensorSpec};
 
@@ -14,7 +15,6 @@ use super::copy::copy;
 use super::dtype::{Bits, Int, Real, WithBits, WithInt, with_bits, with_int};
 use super::reduce::{larger, smaller};
 use super::walk::target;
-use crate::memory::{Out, assume_init};
 use crate::view::array;
 
 /// The index's values in row-major order, checked against the extent that they point into.
@@ -54,11 +54,11 @@ pub fn gather(pool: &HostPool, op: &Gather, x: &View, index: &View) -> Result<Bu
         type Output = Result<Buffer>;
         fn run<B: Bits>(self) -> Result<Buffer> {
             let Go(pool, axis, x, index, values) = self;
-            let mut out = Out::<B>::new(pool, values.len())?;
+            let mut out = UninitBuffer::<B>::new(pool, values.len())?;
             if !values.is_empty() {
                 let mut x = array::<B>(x)?;
                 reach(&mut x, axis, index.shape());
-                let mut target = target(out.uninit(), index.shape())?;
+                let mut target = target(out.as_mut_slice(), index.shape())?;
                 let (index, axis) = (places(&values, index)?, Axis(axis));
                 let lanes = Zip::from(target.lanes_mut(axis)).and(index.lanes(axis)).and(x.lanes(axis));
                 lanes.for_each(|target, index, x| {
@@ -66,7 +66,7 @@ pub fn gather(pool: &HostPool, op: &Gather, x: &View, index: &View) -> Result<Bu
                 });
             }
             // SAFETY: the walk writes every element of the result.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_bits(x.dtype, Go(pool, op.axis, x, index, indices(index, x.shape()[op.axis])?))
@@ -79,12 +79,12 @@ pub fn index_select(pool: &HostPool, op: &IndexSelect, x: &View, index: &View, o
         type Output = Result<Buffer>;
         fn run<B: Bits>(self) -> Result<Buffer> {
             let Go(pool, axis, x, places, spec) = self;
-            let mut out = Out::<B>::new(pool, spec.shape.elements()?)?;
+            let mut out = UninitBuffer::<B>::new(pool, spec.shape.elements()?)?;
             if spec.shape.elements()? > 0 {
-                take(array::<B>(x)?, Axis(axis), &places, target(out.uninit(), &spec.shape)?);
+                take(array::<B>(x)?, Axis(axis), &places, target(out.as_mut_slice(), &spec.shape)?);
             }
             // SAFETY: the slices cover the result.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_bits(x.dtype, Go(pool, op.axis, x, indices(index, x.shape()[op.axis])?, out))
@@ -193,15 +193,15 @@ struct Call<'a> {
 impl Call<'_> {
     /// A copy of `x`, changed by `edit`, which is called where there is something to put.
     fn edited<T: Pod>(&self, edit: impl FnOnce(ArrayViewMutD<'_, T>) -> Result<()>) -> Result<Buffer> {
-        let mut out = Out::<T>::new(self.pool, self.x.layout.elements())?;
-        copy(self.x, out.uninit())?;
+        let mut out = UninitBuffer::<T>::new(self.pool, self.x.layout.elements())?;
+        copy(self.x, out.as_mut_slice())?;
         if self.source.layout.elements() > 0 {
             // SAFETY: the copy wrote every element.
-            let all = unsafe { assume_init(out.uninit()) };
+            let all = unsafe { out.as_mut_slice().assume_init_mut() };
             edit(ArrayViewMutD::from_shape(IxDyn(self.x.shape()), all).map_err(no_array)?)?;
         }
         // SAFETY: as above.
-        Ok(unsafe { out.finish() })
+        Ok(unsafe { out.assume_init() })
     }
 
     fn scatter<T: Pod>(self, meet: Meet<T>) -> Result<Buffer> {

@@ -10,11 +10,11 @@ use num_traits::Zero;
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::matmul::Extents;
 use ubique_core::{DType, Error, Layout, Result, Shape, TensorSpec};
 
 use super::dtype::{Bits, Real, WithBits, with_bits};
-use crate::memory::Out;
 use crate::view::{array, elements, of_layout};
 
 /// numpy's `matmul`.
@@ -94,8 +94,8 @@ impl Product {
         kernel: &Kernel<T>,
     ) -> Result<Buffer> {
         let count = spec.shape.elements()?;
-        let mut out = Out::<T>::new(pool, count)?;
-        let target = out.filled(T::zero());
+        let mut out = UninitBuffer::<T>::new(pool, count)?;
+        let target = out.fill(T::zero());
         if count > 0 {
             let mut target = ArrayViewMutD::from_shape(IxDyn(&self.out), target).map_err(no_array)?;
             if let Some(bias) = bias {
@@ -107,8 +107,8 @@ impl Product {
                 batches(&a, &b, &mut target, &|a, b, c| kernel(a, b, c, bias.is_some()))?;
             }
         }
-        // SAFETY: `filled` writes every element.
-        Ok(unsafe { out.finish() })
+        // SAFETY: `fill` writes every element.
+        Ok(unsafe { out.assume_init() })
     }
 }
 

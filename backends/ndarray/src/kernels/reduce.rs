@@ -5,13 +5,13 @@ use ndarray::{ArrayViewD, Axis};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::reduce::{Reduce, Reduction};
 use ubique_core::{DType, Error, Layout, Result, Shape, TensorSpec};
 
 use super::copy::contiguous;
 use super::dtype::{Int, Real, WithInt, with_int};
 use super::walk::{BLOCK, Room, SHORT, Target, each, map};
-use crate::memory::Out;
 use crate::view::{array, elements, strided};
 
 /// How elements of `T` become partial results of `W`.
@@ -75,10 +75,10 @@ impl Call<'_> {
     fn run<T: Pod, W: Pod>(self, first: Fold<T, W>, then: Fold<W, W>) -> Result<Buffer> {
         let Call { pool, axes, x, elements: count, .. } = self;
         if count == 0 || x.layout.elements() == 0 {
-            let mut out = Out::<W>::new(pool, count)?;
-            out.filled(first.start);
-            // SAFETY: `filled` writes every element.
-            return Ok(unsafe { out.finish() });
+            let mut out = UninitBuffer::<W>::new(pool, count)?;
+            out.fill(first.start);
+            // SAFETY: `fill` writes every element.
+            return Ok(unsafe { out.assume_init() });
         }
         let kept: Vec<usize> = (0..x.shape().rank()).filter(|axis| !axes.contains(axis)).collect();
         // Neighbours that lie as one are one axis, those that stay first.
@@ -114,24 +114,24 @@ impl Call<'_> {
 fn axis<T: Pod, W: Pod>(pool: &HostPool, x: ArrayViewD<'_, T>, axis: Axis, fold: &Fold<T, W>) -> Result<Buffer> {
     let extents: Vec<usize> =
         (0..x.ndim()).filter(|&other| other != axis.index()).map(|other| x.shape()[other]).collect();
-    let mut out = Out::<W>::new(pool, extents.iter().product())?;
+    let mut out = UninitBuffer::<W>::new(pool, extents.iter().product())?;
     // Whether the results of the innermost axis lie closer together than the elements that each is made of.
     let inner = (0..x.ndim()).rev().find(|&other| other != axis.index()).filter(|&inner| {
         let (beside, along) = (x.strides()[inner].unsigned_abs(), x.strides()[axis.index()].unsigned_abs());
         x.shape()[inner] >= SHORT && beside > 0 && beside < along
     });
     match inner {
-        Some(inner) => rows(x, axis, Axis(inner), out.filled(fold.start), fold),
+        Some(inner) => rows(x, axis, Axis(inner), out.fill(fold.start), fold),
         None => {
             let mut room = Room::new();
-            for (lane, slot) in x.lanes(axis).into_iter().zip(out.uninit()) {
+            for (lane, slot) in x.lanes(axis).into_iter().zip(out.as_mut_slice()) {
                 let parts = lane.axis_chunks_iter(Axis(0), BLOCK);
                 slot.write(parts.fold(fold.start, |sum, part| (fold.join)(sum, (fold.lane)(room.stage(&part)))));
             }
         }
     }
-    // SAFETY: every element was written: by `filled`, or one for each lane.
-    Ok(unsafe { out.finish() })
+    // SAFETY: every element was written: by `fill`, or one for each lane.
+    Ok(unsafe { out.assume_init() })
 }
 
 /// Adds up rows of results that lie side by side along the axis `inner` of the operand.

@@ -7,6 +7,7 @@ use ndarray::{ArrayView1, ArrayViewD, ArrayViewMutD, Axis, IxDyn, Zip};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::arg_reduce::{ArgReduce, Extremum};
 use ubique_core::op::scan::{Scan, ScanOp};
 use ubique_core::{DType, Error, Result, TensorSpec};
@@ -14,7 +15,6 @@ use ubique_core::{DType, Error, Result, TensorSpec};
 use super::dtype::{Int, Number, Real, WithInt, WithNumber, with_int, with_number};
 use super::reduce::{larger, smaller, wide};
 use super::walk::{BLOCK, Room, SHORT, Target, target, write};
-use crate::memory::Out;
 use crate::view::array;
 
 /// How elements of `T` are accumulated in `W`.
@@ -43,9 +43,9 @@ pub fn scan(pool: &HostPool, op: &Scan, x: &View) -> Result<Buffer> {
 }
 
 fn run<T: Pod, W: Pod>(pool: &HostPool, axis: usize, x: &View, steps: Steps<T, W>) -> Result<Buffer> {
-    let mut out = Out::<T>::new(pool, x.layout.elements())?;
+    let mut out = UninitBuffer::<T>::new(pool, x.layout.elements())?;
     if x.layout.elements() > 0 {
-        let (source, mut target) = (array::<T>(x)?, target(out.uninit(), x.shape())?);
+        let (source, mut target) = (array::<T>(x)?, target(out.as_mut_slice(), x.shape())?);
         let last = x.shape().rank() - 1;
         if axis < last && x.shape()[last] >= SHORT {
             rows(source, target, Axis(axis), Axis(last), &steps);
@@ -61,7 +61,7 @@ fn run<T: Pod, W: Pod>(pool: &HostPool, axis: usize, x: &View, steps: Steps<T, W
         }
     }
     // SAFETY: every lane or row of the result is written.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// Accumulates lanes along the last axis side by side; a lane for each place on the other axes.
@@ -212,17 +212,17 @@ pub fn arg_reduce(pool: &HostPool, op: &ArgReduce, x: &View, out: &TensorSpec) -
         fn run<T: Number>(self) -> Result<Buffer> {
             let Go(pool, op, x, spec) = self;
             let count = spec.shape.elements()?;
-            let mut out = Out::<i64>::new(pool, count)?;
+            let mut out = UninitBuffer::<i64>::new(pool, count)?;
             if count > 0 {
                 let others = x.shape().removed(op.axis);
-                let mut target = ArrayViewMutD::from_shape(IxDyn(&others), out.uninit())
+                let mut target = ArrayViewMutD::from_shape(IxDyn(&others), out.as_mut_slice())
                     .map_err(|e| Error::backend(format!("no result has extents {others}: {e}")))?;
                 Zip::from(&mut target).and(array::<T>(x)?.lanes(Axis(op.axis))).for_each(|slot, lane| {
                     slot.write(place(op.op, lane) as i64);
                 });
             }
             // SAFETY: the place of every line is written.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_number(x.dtype, Go(pool, op, x, out))

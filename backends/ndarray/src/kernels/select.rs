@@ -4,12 +4,12 @@ use ndarray::Zip;
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::select::MaskedFill;
 use ubique_core::{Layout, Result, Shape, TensorSpec};
 
-use super::dtype::{Bits, WithBits, pattern, with_bits};
+use super::dtype::{Bits, WithBits, with_bits};
 use super::walk::{collapse, target};
-use crate::memory::Out;
 use crate::view::{elements, strided};
 
 /// Where the mask is true the first, elsewhere the second operand's element.
@@ -19,7 +19,7 @@ pub fn select(pool: &HostPool, mask: &View, a: &View, b: &View, out: &TensorSpec
         type Output = Result<Buffer>;
         fn run<B: Bits>(self) -> Result<Buffer> {
             let Go(pool, [mask, a, b], TensorSpec { shape, .. }) = self;
-            let mut out = Out::<B>::new(pool, shape.elements()?)?;
+            let mut out = UninitBuffer::<B>::new(pool, shape.elements()?)?;
             if shape.elements()? > 0 {
                 let wide = |x: &View| x.layout.expand(shape);
                 let layouts = [&wide(mask)?, &wide(a)?, &wide(b)?, &Layout::contiguous(shape.clone())];
@@ -28,10 +28,10 @@ pub fn select(pool: &HostPool, mask: &View, a: &View, b: &View, out: &TensorSpec
                 let a = strided(elements::<B>(a)?, &extents, &left, a.layout.offset())?;
                 let b = strided(elements::<B>(b)?, &extents, &right, b.layout.offset())?;
                 let choose = |&m: &u8, &a: &B, &b: &B| if m != 0 { a } else { b };
-                Zip::from(m).and(a).and(b).map_assign_into(target(out.uninit(), &extents)?, choose);
+                Zip::from(m).and(a).and(b).map_assign_into(target(out.as_mut_slice(), &extents)?, choose);
             }
             // SAFETY: the walk writes every element of the result.
-            Ok(unsafe { out.finish() })
+            Ok(unsafe { out.assume_init() })
         }
     }
     with_bits(out.dtype, Go(pool, [mask, a, b], out))
@@ -44,10 +44,10 @@ pub fn masked_fill(pool: &HostPool, op: &MaskedFill, x: &View, mask: &View) -> R
         type Output = Result<Buffer>;
         fn run<B: Bits>(self) -> Result<Buffer> {
             let Value(pool, op, x) = self;
-            let mut out = Out::<B>::new(pool, 1)?;
-            out.filled(pattern(op.value, x.dtype)?);
-            // SAFETY: `filled` writes every element.
-            Ok(unsafe { out.finish() })
+            let mut out = UninitBuffer::<B>::new(pool, 1)?;
+            out.fill(op.value.to_bits(x.dtype)?);
+            // SAFETY: `fill` writes every element.
+            Ok(unsafe { out.assume_init() })
         }
     }
     // One element, which lies in its handle.

@@ -6,12 +6,12 @@ use ndarray::{ArrayView1, Axis, Zip};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::softmax::{LogSumExp, Softmax};
 use ubique_core::{DType, Result, TensorSpec};
 
 use super::reduce::larger;
 use super::walk::target;
-use crate::memory::Out;
 use crate::view::array;
 
 /// Whether operands are of a dtype that these kernels are worth having for.
@@ -27,9 +27,9 @@ fn sum(x: ArrayView1<'_, f32>) -> (f32, f64) {
 
 /// Exponentials that sum to 1 along an axis, or their logarithms.
 pub fn softmax(pool: &HostPool, op: &Softmax, x: &View) -> Result<Buffer> {
-    let mut out = Out::<f32>::new(pool, x.layout.elements())?;
+    let mut out = UninitBuffer::<f32>::new(pool, x.layout.elements())?;
     if x.layout.elements() > 0 {
-        let (x, mut target, axis) = (array::<f32>(x)?, target(out.uninit(), x.shape())?, Axis(op.axis));
+        let (x, mut target, axis) = (array::<f32>(x)?, target(out.as_mut_slice(), x.shape())?, Axis(op.axis));
         Zip::from(x.lanes(axis)).and(target.lanes_mut(axis)).for_each(|x, target| {
             let (largest, sum) = sum(x);
             match op.log {
@@ -45,13 +45,13 @@ pub fn softmax(pool: &HostPool, op: &Softmax, x: &View) -> Result<Buffer> {
         });
     }
     // SAFETY: every line is written.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// The logarithm of the sum of exponentials along an axis, without overflow.
 pub fn log_sum_exp(pool: &HostPool, op: &LogSumExp, x: &View, out: &TensorSpec) -> Result<Buffer> {
-    let mut result = Out::<f32>::new(pool, out.shape.elements()?)?;
-    let slots = result.uninit();
+    let mut result = UninitBuffer::<f32>::new(pool, out.shape.elements()?)?;
+    let slots = result.as_mut_slice();
     if x.layout.elements() == 0 {
         slots.fill(MaybeUninit::new(f32::NEG_INFINITY));
     } else {
@@ -64,5 +64,5 @@ pub fn log_sum_exp(pool: &HostPool, op: &LogSumExp, x: &View, out: &TensorSpec) 
         }
     }
     // SAFETY: the result has an element for each line.
-    Ok(unsafe { result.finish() })
+    Ok(unsafe { result.assume_init() })
 }

@@ -5,13 +5,13 @@ use std::mem::MaybeUninit;
 
 use ndarray::{ArrayView1, ArrayViewMut1, Axis};
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::backend::{Outputs, View};
 use ubique_core::op::sort::{Sort, TopK};
 use ubique_core::{Error, Result, TensorSpec};
 
 use super::dtype::{Number, WithNumber, with_number};
 use super::walk::target;
-use crate::memory::Out;
 use crate::view::array;
 
 /// Which elements of a line are wanted, in which order.
@@ -47,20 +47,20 @@ impl WithNumber for Call<'_> {
         let Call { pool, wanted, x, outputs } = self;
         let shape = &outputs[0].shape;
         let total = shape.elements()?;
-        let mut values = Out::<T>::new(pool, total)?;
-        let mut places = Out::<i64>::new(pool, total)?;
+        let mut values = UninitBuffer::<T>::new(pool, total)?;
+        let mut places = UninitBuffer::<i64>::new(pool, total)?;
         if total > 0 {
             let (len, axis) = (x.shape()[wanted.axis], Axis(wanted.axis));
             let mut room: Vec<(T, usize)> = Vec::new();
             room.try_reserve_exact(len)
                 .map_err(|e| Error::out_of_memory(format!("room to sort {len} elements: {e}")))?;
-            let (mut to, mut at) = (target(values.uninit(), shape)?, target(places.uninit(), shape)?);
+            let (mut to, mut at) = (target(values.as_mut_slice(), shape)?, target(places.as_mut_slice(), shape)?);
             let x = array::<T>(x)?;
             let lanes = x.lanes(axis).into_iter().zip(to.lanes_mut(axis)).zip(at.lanes_mut(axis));
             lanes.for_each(|((x, to), at)| line(wanted, x, to, at, &mut room));
         }
         // SAFETY: every line is written, and is as long as the number of elements wanted.
-        Ok(unsafe { Outputs::Many(vec![values.finish(), places.finish()]) })
+        Ok(unsafe { Outputs::Many(vec![values.assume_init(), places.assume_init()]) })
     }
 }
 

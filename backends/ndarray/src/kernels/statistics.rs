@@ -3,13 +3,13 @@
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::statistics::Variance;
 use ubique_core::{DType, Error, Result, TensorSpec};
 
 use super::copy::to_contiguous;
 use super::dtype::Real;
 use super::reduce::wide;
-use crate::memory::Out;
 use crate::view::contiguous;
 
 /// The variance over axes, or its root.
@@ -24,8 +24,8 @@ pub fn variance(pool: &HostPool, op: &Variance, x: &View, out: &TensorSpec) -> R
 /// Goes over the elements twice, in f64: for the mean, and for how far they are from it.
 fn run<T: Real>(pool: &HostPool, op: &Variance, x: &View, out: &TensorSpec) -> Result<Buffer> {
     let count: usize = op.axes.iter().map(|&axis| x.shape()[axis]).product();
-    let mut result = Out::<T>::new(pool, out.shape.elements()?)?;
-    let slots = result.filled(T::nan());
+    let mut result = UninitBuffer::<T>::new(pool, out.shape.elements()?)?;
+    let slots = result.fill(T::nan());
     if count > 0 && !slots.is_empty() {
         let kept = (0..x.shape().rank()).filter(|axis| !op.axes.contains(axis));
         let order: Vec<usize> = kept.chain(op.axes.iter().copied()).collect();
@@ -39,6 +39,6 @@ fn run<T: Real>(pool: &HostPool, op: &Variance, x: &View, out: &TensorSpec) -> R
             *slot = T::from(if op.root { variance.sqrt() } else { variance }).unwrap_or_else(T::nan);
         }
     }
-    // SAFETY: `filled` writes every element.
-    Ok(unsafe { result.finish() })
+    // SAFETY: `fill` writes every element.
+    Ok(unsafe { result.assume_init() })
 }

@@ -9,7 +9,7 @@ use ubique_core::op::select::Clamp;
 use ubique_core::op::unary::Unary;
 use ubique_core::{DType, Error, Result, Scalar};
 
-use super::dtype::{Bits, Int, Number, Real, WithBits, WithInt, WithNumber, pattern, with_bits, with_int, with_number};
+use super::dtype::{Bits, Int, Number, Real, WithBits, WithInt, WithNumber, with_bits, with_int, with_number};
 use super::walk::{self, Map, Target, each};
 use crate::view::reusable;
 
@@ -158,7 +158,7 @@ pub fn clamp(pool: &HostPool, op: &Clamp, x: &mut Operand<'_>) -> Result<Buffer>
         type Output = Result<Buffer>;
         fn run<T: Number>(self) -> Result<Buffer> {
             let Go(pool, op, x) = self;
-            let bound = |b: Option<Scalar>| b.map(|b| pattern::<T>(b, x.dtype)).transpose();
+            let bound = |b: Option<Scalar>| b.map(|b| b.to_bits::<T>(x.dtype)).transpose();
             let (min, max) = (bound(op.min)?, bound(op.max)?);
             run(pool, x, &move |x: &[T], t: Target<'_, T>| {
                 each(x, t, |x| {

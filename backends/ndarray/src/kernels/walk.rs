@@ -8,9 +8,9 @@ use ndarray::{ArrayView1, ArrayViewMut1, ArrayViewMutD, Axis, IxDyn, Zip};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
+use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::{Error, Layout, Result, Shape};
 
-use crate::memory::Out;
 use crate::view::{contiguous, elements, strided};
 
 /// Elements of an operand that a kernel sees at a time.
@@ -126,13 +126,13 @@ pub fn target<'a, T>(slice: &'a mut [MaybeUninit<T>], extents: &[usize]) -> Resu
 
 /// Maps an operand of any layout to a new buffer.
 pub fn map<A: Pod, B: Pod>(pool: &HostPool, x: &View, kernel: &Map<'_, A, B>) -> Result<Buffer> {
-    let mut out = Out::<B>::new(pool, x.layout.elements())?;
+    let mut out = UninitBuffer::<B>::new(pool, x.layout.elements())?;
     match contiguous::<A>(x)? {
-        Some(slice) => kernel(slice, out.uninit()),
+        Some(slice) => kernel(slice, out.as_mut_slice()),
         None => {
             let (extents, [strides, _]) = collapse([&x.layout, &Layout::contiguous(x.shape().clone())]);
             let x = strided(elements::<A>(x)?, &extents, &strides, x.layout.offset())?;
-            let (axis, mut target) = (lane_axis(&extents), target(out.uninit(), &extents)?);
+            let (axis, mut target) = (lane_axis(&extents), target(out.as_mut_slice(), &extents)?);
             let (mut room, mut result) = (Room::new(), Room::new());
             Zip::from(x.lanes(axis)).and(target.lanes_mut(axis)).for_each(|x, mut target| {
                 let blocks = x.axis_chunks_iter(Axis(0), BLOCK).zip(target.axis_chunks_iter_mut(Axis(0), BLOCK));
@@ -141,7 +141,7 @@ pub fn map<A: Pod, B: Pod>(pool: &HostPool, x: &View, kernel: &Map<'_, A, B>) ->
         }
     }
     // SAFETY: the kernel is called for every part of the result, and initialises what it is given.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// Maps two operands, which broadcast to `shape`, to a new buffer.
@@ -152,11 +152,11 @@ pub fn zip<A: Pod, B: Pod>(
     shape: &Shape,
     kernel: &Pair<'_, A, B>,
 ) -> Result<Buffer> {
-    let mut out = Out::<B>::new(pool, shape.elements()?)?;
+    let mut out = UninitBuffer::<B>::new(pool, shape.elements()?)?;
     if a.shape() == b.shape()
         && let (Some(a), Some(b)) = (contiguous::<A>(a)?, contiguous::<A>(b)?)
     {
-        kernel(Lane::Slice(a), Lane::Slice(b), out.uninit());
+        kernel(Lane::Slice(a), Lane::Slice(b), out.as_mut_slice());
     } else if shape.elements()? > 0 {
         let layouts = (a.layout.expand(shape)?, b.layout.expand(shape)?);
         let (extents, [left, right, _]) = collapse([&layouts.0, &layouts.1, &Layout::contiguous(shape.clone())]);
@@ -164,7 +164,7 @@ pub fn zip<A: Pod, B: Pod>(
         let same = (left[axis.index()] == 0, right[axis.index()] == 0);
         let a = strided(elements::<A>(a)?, &extents, &left, a.layout.offset())?;
         let b = strided(elements::<A>(b)?, &extents, &right, b.layout.offset())?;
-        let mut target = target(out.uninit(), &extents)?;
+        let mut target = target(out.as_mut_slice(), &extents)?;
         let (mut rooms, mut result) = ((Room::new(), Room::new()), Room::new());
         Zip::from(a.lanes(axis)).and(b.lanes(axis)).and(target.lanes_mut(axis)).for_each(|a, b, mut target| {
             let blocks = a.axis_chunks_iter(Axis(0), BLOCK).zip(b.axis_chunks_iter(Axis(0), BLOCK));
@@ -175,7 +175,7 @@ pub fn zip<A: Pod, B: Pod>(
         });
     }
     // SAFETY: the kernel is called for every part of the result, and initialises what it is given.
-    Ok(unsafe { out.finish() })
+    Ok(unsafe { out.assume_init() })
 }
 
 /// A lane, or its one element where it stays the same.

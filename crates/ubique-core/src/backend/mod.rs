@@ -8,6 +8,7 @@ pub mod memory;
 pub mod pending;
 pub mod pool;
 pub mod registry;
+pub mod uninit;
 
 use std::fmt;
 use std::ops::Deref;
@@ -250,6 +251,28 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
+    /// The host's processor as one device that computes in every dtype but the stored ones, in half precision by way of
+    /// f32.
+    pub fn cpu(name: String, driver: String) -> DeviceInfo {
+        let usage = |dtype: DType| DTypeUsage {
+            storage: true,
+            arithmetic: !dtype.is_stored(),
+            accelerated: !matches!(dtype, DType::F16 | DType::BF16) && !dtype.is_stored(),
+        };
+        DeviceInfo {
+            name,
+            kind: DeviceKind::Cpu,
+            class: 0,
+            memory: None,
+            driver,
+            dtypes: DType::ALL.map(|dtype| (dtype, usage(dtype))).to_vec(),
+            default_float: DType::F32,
+            default_int: DType::I64,
+            priority: 0,
+            unavailable: None,
+        }
+    }
+
     /// How the device can use a dtype.
     pub fn usage(&self, dtype: DType) -> DTypeUsage {
         self.dtypes.iter().find(|(d, _)| *d == dtype).map(|(_, usage)| *usage).unwrap_or_default()
