@@ -83,7 +83,11 @@ fn info(name: String, kind: DeviceKind, class: u8, unavailable: Option<Unavailab
         class,
         memory: None,
         driver: format!("LibTorch 2.13, ubique-libtorch {}", env!("CARGO_PKG_VERSION")),
-        dtypes: DType::ALL.into_iter().filter(|&d| dtype::kind(d) != Kind::ComplexDouble).map(|d| (d, usage(d))).collect(),
+        dtypes: DType::ALL
+            .into_iter()
+            .filter(|&d| dtype::kind(d) != Kind::ComplexDouble)
+            .map(|d| (d, usage(d)))
+            .collect(),
         default_float: DType::F32,
         default_int: DType::I64,
         // After a backend that is made for the hardware.

@@ -65,6 +65,13 @@ impl Deref for Operand<'_> {
     }
 }
 
+impl Operand<'_> {
+    /// The same values in f32.
+    pub fn widened(&self) -> Made<Operand<'static>> {
+        Ok(Operand { tensor: Look::Part(self.f_to_kind(Kind::Float)?), dtype: DType::F32 })
+    }
+}
+
 /// A result of a kernel as a buffer, row-major and in the dtype that it has to have.
 pub fn store(tensor: Tensor, spec: &TensorSpec) -> Made<Buffer> {
     let mut tensor = tensor;

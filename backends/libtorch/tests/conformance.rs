@@ -4,6 +4,7 @@
 
 use ubique_conformance::{Options, run};
 use ubique_core::Device;
+use ubique_flex as _;
 use ubique_libtorch as _;
 
 #[test]

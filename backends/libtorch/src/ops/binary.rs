@@ -1,6 +1,6 @@
 //! Functions of two operands, or of an operand and a scalar: arithmetic, bits, comparisons, bounds.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 use ubique_core::op::binary::{Binary, BinaryScalar, Compare, CompareScalar};
 use ubique_core::op::select::Clamp;
 use ubique_core::{DType, Scalar};
@@ -10,9 +10,11 @@ use crate::dtype::{is_own, kind, scalar as element};
 use crate::error::Made;
 
 /// Whether LibTorch has the function for a dtype.
-pub fn supports(op: Binary, dtype: DType) -> bool {
+pub fn supports(op: Binary, dtype: DType, device: Device) -> bool {
     use Binary as B;
     match op {
+        // On the CPU LibTorch's remainders of quotients beyond 2^53 are not numbers.
+        B::Rem | B::Fmod if dtype == DType::F64 && device == Device::Cpu => false,
         // The same bits with a sign and without.
         B::Add | B::Sub | B::Mul | B::And | B::Or | B::Xor | B::Shl => is_held(dtype),
         _ => is_own(dtype),

@@ -2,8 +2,8 @@
 //! the end, and on a GPU one that is outside ends the whole program's use of the device.
 
 use tch::Kind;
-use ubique_core::op::index::{Combine, Gather, IndexAdd, IndexSelect, Scatter, check_index};
 use ubique_core::DType;
+use ubique_core::op::index::{Combine, Gather, IndexAdd, IndexSelect, Scatter, check_index};
 
 use super::{Call, cast, is_held};
 use crate::dtype::{is_own, is_unsigned_bits};

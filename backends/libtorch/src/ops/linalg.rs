@@ -132,10 +132,11 @@ pub fn eigh(a: &Tensor) -> Made<Vec<Tensor>> {
 /// U, the singular values in descending order, and Vᵀ.
 pub fn svd(a: &Tensor) -> Made<Vec<Tensor>> {
     require_finite(a)?;
-    let (u, s, vt) = Tensor::f_internal_linalg_svd(a, false, true, "")?;
-    if u.numel() == 0 || vt.numel() == 0 {
-        return Ok(vec![u, s, vt]);
+    // The function that takes the choice of a driver lets nobody leave the choice to it.
+    let (u, s, v) = a.f_svd(true, true)?;
+    if u.numel() == 0 || v.numel() == 0 {
+        return Ok(vec![u, s, v.f_transpose(-2, -1)?]);
     }
     let signs = column_signs(&u)?;
-    Ok(vec![u.f_mul(&signs)?, s, vt.f_mul(&signs.f_transpose(-2, -1)?)?])
+    Ok(vec![u.f_mul(&signs)?, s, v.f_mul(&signs)?.f_transpose(-2, -1)?])
 }

@@ -2,14 +2,13 @@
 
 use tch::{Kind, Reduction, Tensor};
 use ubique_core::op::cross_entropy::{CrossEntropy, CrossEntropyBackward, LossReduction};
-use ubique_core::op::ctc_loss::{CtcLoss, CtcLossBackward};
+use ubique_core::op::ctc_loss::CtcLoss;
 use ubique_core::op::index::check_index;
 use ubique_core::{DType, TensorSpec};
 
 use super::Call;
 use super::grad::gradients;
 use crate::error::Made;
-use crate::memory::Operand;
 
 /// The number that LibTorch shall ignore where nothing is ignored: no class has it.
 const NO_CLASS: i64 = i64::MIN;
@@ -62,36 +61,14 @@ pub fn has_ctc(inputs: &[TensorSpec]) -> bool {
     matches!(inputs[0].dtype, DType::F32 | DType::F64) && inputs[0].shape.iter().all(|&extent| extent > 0)
 }
 
-/// The losses, and what the gradient needs of the way to them.
-fn forward(op: &CtcLoss, x: &[Operand<'_>]) -> Made<(Tensor, Tensor)> {
-    let [targets, inputs, lengths] = whole(x)?;
-    let blank = op.blank as i64;
-    Ok(Tensor::f_internal_ctc_loss_tensor(&x[0], &targets, &inputs, &lengths, blank, op.zero_infinity)?)
-}
-
-fn whole(x: &[Operand<'_>]) -> Made<[Tensor; 3]> {
-    Ok([x[1].f_to_kind(Kind::Int64)?, x[2].f_to_kind(Kind::Int64)?, x[3].f_to_kind(Kind::Int64)?])
-}
-
 pub fn ctc_loss(op: &CtcLoss, call: &Call<'_>) -> Made {
-    let (losses, _) = forward(op, call.x)?;
-    zeroed(op, &losses, &losses)
-}
-
-/// 0 where a loss is infinite, if that is asked for.
-fn zeroed(op: &CtcLoss, losses: &Tensor, x: &Tensor) -> Made {
+    let x = call.x;
+    let [targets, inputs, lengths] = [1, 2, 3].map(|at| x[at].f_to_kind(Kind::Int64));
+    let (targets, inputs, lengths) = (targets?, inputs?, lengths?);
+    let blank = op.blank as i64;
+    let (losses, _) = Tensor::f_internal_ctc_loss_tensor(&x[0], &targets, &inputs, &lengths, blank, op.zero_infinity)?;
     Ok(match op.zero_infinity {
-        true => x.f_masked_fill(&losses.f_eq(f64::INFINITY)?, 0.0)?,
-        false => x.shallow_clone(),
+        true => losses.f_masked_fill(&losses.f_eq(f64::INFINITY)?, 0.0)?,
+        false => losses,
     })
-}
-
-pub fn ctc_loss_backward(op: &CtcLossBackward, call: &Call<'_>) -> Made {
-    let (CtcLossBackward(op), x) = (op, call.x);
-    let [targets, inputs, lengths] = whole(x)?;
-    let (losses, alpha) = forward(op, x)?;
-    let (blank, zero) = (op.blank as i64, op.zero_infinity);
-    Ok(Tensor::f_internal_ctc_loss_backward_tensor(
-        &x[4], &x[0], &targets, &inputs, &lengths, &losses, &alpha, blank, zero,
-    )?)
 }

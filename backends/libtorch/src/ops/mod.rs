@@ -1,8 +1,9 @@
 //! The kernels, by op: which ops and dtypes LibTorch has, and the way to each.
 //!
 //! An op stays without a kernel here, and is composed of others or runs on the host, where LibTorch has no such function
-//! (`cbrt`, quantisation in blocks), where `tch` does not reach it (the optimisers' fused steps), or where the numbers are
-//! ubique's own (its random numbers are the same on every device).
+//! (`cbrt`, quantisation in blocks), where `tch` does not reach it (the optimisers' fused steps, the gradient of a batch norm
+//! with statistics of its own), or where its numbers are others: ubique's random numbers are the same on every device, and
+//! its gradient of the CTC loss is that of the operand, where LibTorch's is that of the logits under a log-softmax.
 
 mod activation;
 mod attention;
@@ -30,6 +31,7 @@ mod unary;
 use tch::{Device, Tensor};
 use ubique_core::backend::Several;
 use ubique_core::op::Op;
+use ubique_core::op::unary::Unary;
 use ubique_core::{DType, Error, TensorSpec};
 
 use crate::dtype::{is_own, is_unsigned_bits};
@@ -70,8 +72,8 @@ pub fn supports(op: &Op, inputs: &[TensorSpec], device: Device) -> bool {
         Op::Cast(op) => cast::supports(inputs[0].dtype, op.dtype),
         // Integers that wrap have the same bits with a sign and without.
         Op::Unary(op) => unary::supports(*op, inputs[0].dtype),
-        Op::Binary(op) => binary::supports(*op, inputs[0].dtype),
-        Op::BinaryScalar(op) => binary::supports(op.op, inputs[0].dtype),
+        Op::Binary(op) => binary::supports(*op, inputs[0].dtype, device),
+        Op::BinaryScalar(op) => binary::supports(op.op, inputs[0].dtype, device),
         Op::Compare(op) => binary::compares(*op, inputs[0].dtype),
         Op::CompareScalar(op) => binary::compares(op.op, inputs[0].dtype),
         Op::Reduce(op) => reduce::supports(op, inputs[0].dtype),
@@ -88,13 +90,12 @@ pub fn supports(op: &Op, inputs: &[TensorSpec], device: Device) -> bool {
         Op::BatchNorm(_) => norm::has_statistics(inputs),
         Op::Attention(op) => attention::supports(op, inputs),
         Op::CrossEntropy(_) | Op::CrossEntropyBackward(_) => true,
-        Op::CtcLoss(_) | Op::CtcLossBackward(_) => loss::has_ctc(inputs),
+        Op::CtcLoss(_) => loss::has_ctc(inputs),
         Op::Conv(_) | Op::ConvTranspose(_) | Op::ConvBackwardWeight(_) => conv::supports(inputs),
         Op::MaxPool(_) | Op::MaxPoolBackward(_) => pool::has_max(inputs),
         Op::AvgPool(_) | Op::AvgPoolBackward(_) => pool::has_mean(inputs),
-        Op::GridSample(op) | Op::GridSampleBackward(ubique_core::op::grid_sample::GridSampleBackward(op)) => {
-            sample::supports(op, inputs)
-        }
+        Op::GridSample(op) => sample::supports(op, inputs),
+        Op::GridSampleBackward(op) => sample::has_gradient(op, inputs),
         Op::Resample(op) => resample::supports(op, inputs),
         Op::ResampleBackward(op) => resample::supports(&op.resample, inputs),
         Op::Fft(_) => fft::supports(inputs),
@@ -108,15 +109,36 @@ pub fn supports(op: &Op, inputs: &[TensorSpec], device: Device) -> bool {
 fn on_vulkan(op: &Op, inputs: &[TensorSpec]) -> bool {
     let small = inputs.iter().all(|x| x.dtype == DType::F32 && (1..=4).contains(&x.shape.rank()));
     small && matches!(op, Op::Binary(_) | Op::Unary(_)) && {
-        use ubique_core::op::{binary::Binary, unary::Unary};
+        use ubique_core::op::binary::Binary;
         matches!(op, Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div))
             || matches!(op, Op::Unary(Unary::Relu | Unary::Sigmoid | Unary::Tanh))
     }
 }
 
-/// Runs an op that [`supports`] accepts.
+/// Whether LibTorch's CPU kernel computes half-precision operands less exactly than in f32, or has no kernel for them.
+fn is_narrow(op: &Op) -> bool {
+    match op {
+        Op::Conv(_) | Op::ConvTranspose(_) | Op::ConvBackwardWeight(_) | Op::AvgPool(_) | Op::AvgPoolBackward(_) => {
+            true
+        }
+        Op::LayerNormBackward(_) | Op::GridSample(_) | Op::GridSampleBackward(_) => true,
+        Op::Unary(op) => *op == Unary::Erf,
+        _ => false,
+    }
+}
+
+/// Runs an op that [`supports`] accepts. Results may have a wider dtype and another layout than they are to have.
 pub fn execute(op: &Op, x: &[Operand<'_>], out: &[TensorSpec], device: Device) -> Made<Several<Tensor>> {
-    let call = &Call { x, out, device };
+    let is_half = |x: &Operand<'_>| matches!(x.dtype, DType::F16 | DType::BF16);
+    if device == Device::Cpu && is_narrow(op) && x.iter().any(is_half) {
+        let wide = x.iter().map(|x| x.widened()).collect::<Made<Vec<_>>>()?;
+        return run(op, &Call { x: &wide, out, device });
+    }
+    run(op, &Call { x, out, device })
+}
+
+fn run(op: &Op, call: &Call<'_>) -> Made<Several<Tensor>> {
+    let Call { x, device, .. } = *call;
     let one = match op {
         Op::Binary(op) => binary::binary(*op, &x[0], &x[1], call.dtype()),
         Op::BinaryScalar(op) => binary::scalar(op, &x[0], call.dtype()),
@@ -127,7 +149,6 @@ pub fn execute(op: &Op, x: &[Operand<'_>], out: &[TensorSpec], device: Device) -
         Op::Arange(op) => create::arange(op, device),
         Op::Select(_) => Ok(x[1].f_where_self(&x[0], &x[2])?),
         Op::Contiguous(_) => Ok(x[0].f_contiguous()?),
-        Op::Bitcast(op) => movement::bitcast(op, &x[0]),
         Op::Concat(op) => movement::concat(op, x),
         Op::Reduce(op) => reduce::reduce(op, &x[0], call.dtype()),
         Op::Scan(op) => scan::scan(op, &x[0], call.dtype()),
@@ -145,7 +166,6 @@ pub fn execute(op: &Op, x: &[Operand<'_>], out: &[TensorSpec], device: Device) -
         Op::CrossEntropy(op) => loss::cross_entropy(op, call),
         Op::CrossEntropyBackward(op) => loss::cross_entropy_backward(op, call),
         Op::CtcLoss(op) => loss::ctc_loss(op, call),
-        Op::CtcLossBackward(op) => loss::ctc_loss_backward(op, call),
         Op::Conv(op) => conv::conv(op, call),
         Op::ConvTranspose(op) => conv::conv_transpose(op, call),
         Op::ConvBackwardWeight(op) => conv::weight_gradient(op, call),
@@ -162,6 +182,7 @@ pub fn execute(op: &Op, x: &[Operand<'_>], out: &[TensorSpec], device: Device) -
         Op::Det(_) => linalg::det(&x[0]),
         // Ops whose operands or parameters speak of elements of their own dtype.
         Op::CompareScalar(op) => binary::compare_scalar(op, call),
+        Op::Bitcast(op) => movement::bitcast(op, call),
         Op::MaskedFill(op) => movement::masked_fill(op, call),
         Op::Clamp(op) => binary::clamp(op, call),
         Op::Cast(op) => cast::cast(op, call),

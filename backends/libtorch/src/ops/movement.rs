@@ -1,6 +1,6 @@
 //! Elements joined, framed, and looked at as another dtype.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 use ubique_core::op::bitcast::Bitcast;
 use ubique_core::op::concat::Concat;
 use ubique_core::op::pad::{Pad, PadMode};
@@ -11,9 +11,18 @@ use crate::dtype::{ints, kind, scalar};
 use crate::error::Made;
 use crate::memory::Operand;
 
-pub fn bitcast(op: &Bitcast, x: &Tensor) -> Made {
-    let whole = x.f_contiguous()?;
-    Ok(if whole.f_kind()? == kind(op.dtype) { whole } else { whole.f_view_dtype(kind(op.dtype))? })
+pub fn bitcast(op: &Bitcast, call: &Call<'_>) -> Made {
+    let (x, kind) = (&call.x[0], kind(op.dtype));
+    if x.numel() == 0 {
+        return Ok(Tensor::f_empty(&*ints(&call.out[0].shape), (kind, call.device))?);
+    }
+    if x.f_kind()?.elt_size_in_bytes() == kind.elt_size_in_bytes() {
+        return Ok(x.f_contiguous()?.f_view_dtype(kind)?);
+    }
+    // Elements of another size must begin where one of theirs can, as those of fresh memory do.
+    let mut whole = Tensor::f_empty(&*x.size(), (x.f_kind()?, x.device()))?;
+    whole.f_copy_(x)?;
+    Ok(whole.f_view_dtype(kind)?)
 }
 
 pub fn concat(op: &Concat, x: &[Operand<'_>]) -> Made {
@@ -49,9 +58,4 @@ fn borders(op: &Pad, x: &Tensor) -> Made {
         result = result.f_index_select(axis as i64, &sources)?;
     }
     Ok(result)
-}
-
-/// The same bits as bytes, for functions that LibTorch has for numbers only.
-pub fn as_bytes(x: &Tensor) -> Made {
-    Ok(x.f_to_kind(Kind::Uint8)?)
 }

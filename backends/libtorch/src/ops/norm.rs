@@ -7,7 +7,7 @@ use ubique_core::op::layer_norm::{GroupNorm, LayerNorm, LayerNormBackward};
 
 use super::Call;
 use super::grad::gradients;
-use crate::dtype::{ints, kind};
+use crate::dtype::kind;
 use crate::error::Made;
 
 /// How much of a running average a batch replaces: there is none here.
@@ -77,10 +77,4 @@ pub fn batch_norm(op: &BatchNorm, call: &Call<'_>) -> Made<Vec<Tensor>> {
     let y = x.f_batch_norm(w, b, statistics.0, statistics.1, false, NO_MOMENTUM, op.eps, true)?;
     let y = y.f_to_kind(kind(call.dtype()))?;
     Ok(if op.training { vec![y, mean, variance] } else { vec![y] })
-}
-
-/// Extents as LibTorch takes them, of a spec.
-#[allow(dead_code)]
-fn size(spec: &TensorSpec) -> smallvec::SmallVec<[i64; 8]> {
-    ints(&spec.shape)
 }

@@ -56,14 +56,29 @@ fn max_with_places(pooling: &Pooling, x: &Tensor) -> Made<(Tensor, Tensor)> {
     })
 }
 
+/// The places of the largest elements. Of several NaN in a window LibTorch names the last, and we the first.
+fn places(pooling: &Pooling, x: &Tensor) -> Made<(Tensor, Tensor)> {
+    let (values, places) = max_with_places(pooling, x)?;
+    let nan = values.f_isnan()?;
+    if nan.f_any()?.f_int64_value(&[])? == 0 {
+        return Ok((values, places));
+    }
+    let (_, first) = max_with_places(pooling, &x.f_isnan()?.f_to_kind(x.f_kind()?)?)?;
+    Ok((values, first.f_where_self(&nan, &places)?))
+}
+
 pub fn max(op: &MaxPool, call: &Call<'_>) -> Made<Vec<Tensor>> {
-    let (values, places) = max_with_places(&op.pooling, &image(&call.x[0])?)?;
-    Ok(if op.indices { vec![values, places] } else { vec![values] })
+    let x = image(&call.x[0])?;
+    if !op.indices {
+        return Ok(vec![max_with_places(&op.pooling, &x)?.0]);
+    }
+    let (values, places) = places(&op.pooling, &x)?;
+    Ok(vec![values, places])
 }
 
 pub fn max_backward(op: &MaxPoolBackward, call: &Call<'_>) -> Made {
     let (x, g) = (image(&call.x[0])?, image(&call.x[1])?);
-    let (_, places) = max_with_places(&op.pooling, &x)?;
+    let (_, places) = places(&op.pooling, &x)?;
     let Lists { kernel, stride, padding, dilation, ceil } = Lists::new(&op.pooling);
     Ok(match x.dim() {
         5 => x.f_max_pool3d_with_indices_backward(&g, kernel, stride, padding, dilation, ceil, &places)?,

@@ -8,14 +8,21 @@ use super::Call;
 use super::grad::gradients;
 use crate::error::Made;
 
+/// A point that lies outside of every image, which reaches from -1 to 1, by more than an element.
+const BEYOND: f64 = 4.0;
+
 /// Whether LibTorch has the sampling: of points from -1 to 1, and of something.
 pub fn supports(op: &GridSample, inputs: &[TensorSpec]) -> bool {
     !op.pixels && inputs.iter().all(|x| x.shape.iter().all(|&extent| extent > 0))
 }
 
-/// In the dtype of the points, which is wider than that of a half-precision image.
+/// Whether LibTorch has the gradient: where a point lies on the border itself its slope there is that of outside, and ours
+/// that of inside.
+pub fn has_gradient(op: &GridSampleBackward, inputs: &[TensorSpec]) -> bool {
+    op.0.outside == Outside::Zeros && supports(&op.0, inputs)
+}
+
 pub fn grid_sample(op: &GridSample, image: &Tensor, points: &Tensor) -> Made {
-    let (narrow, wide) = (image.f_kind()?, points.f_kind()?);
     let sampling = match op.sampling {
         Sampling::Bilinear => 0,
         Sampling::Nearest => 1,
@@ -25,10 +32,37 @@ pub fn grid_sample(op: &GridSample, image: &Tensor, points: &Tensor) -> Made {
         Outside::Border => 1,
         Outside::Reflection => 2,
     };
-    let y = image.f_to_kind(wide)?.f_grid_sampler_2d(points, sampling, outside, op.align_corners)?;
-    Ok(y.f_to_kind(narrow)?)
+    let (points, lost) = inside(op, image, points)?;
+    // In the dtype of the points, which is wider than that of a half-precision image.
+    let image = image.f_to_kind(points.f_kind()?)?;
+    let y = image.f_grid_sampler_2d(&points, sampling, outside, op.align_corners)?;
+    Ok(y.f_masked_fill(&lost.f_unsqueeze(1)?, 0.0)?)
+}
+
+/// Points that LibTorch can count elements with, and which of them have no place, so that they see 0. LibTorch reads outside
+/// of its memory at points that are not finite.
+fn inside(op: &GridSample, image: &Tensor, points: &Tensor) -> Made<(Tensor, Tensor)> {
+    let size = image.size();
+    let axes = [size[3], size[2]].map(|extent| op.places(extent as usize));
+    let list = |values: [f64; 2]| Tensor::f_from_slice(&values)?.f_to_device(points.device());
+    let (scale, shift) = (list(axes.map(|axis| axis.scale))?, list(axes.map(|axis| axis.shift))?);
+    let at = points.f_detach()?.f_mul(&scale)?.f_add(&shift)?;
+    let lost = match op.outside {
+        // Where an infinity is mirrored to is no place either.
+        Outside::Reflection => at.f_isfinite()?.f_logical_not()?,
+        _ => at.f_isnan()?,
+    };
+    let points = points.f_nan_to_num(0.0, BEYOND, -BEYOND)?;
+    // Mirrored places come from far away; others are as far outside from here on.
+    let points = if op.outside == Outside::Reflection { points } else { points.f_clamp(-BEYOND, BEYOND)? };
+    Ok((points, lost.f_any_dim(-1, false)?))
 }
 
 pub fn backward(op: &GridSampleBackward, call: &Call<'_>) -> Made<Vec<Tensor>> {
-    gradients(&[&call.x[0], &call.x[1]], &call.x[2], |leaves| grid_sample(&op.0, &leaves[0], &leaves[1]))
+    let (image, points) = (&call.x[0], &call.x[1]);
+    let mut all = gradients(&[image, points], &call.x[2], |leaves| grid_sample(&op.0, &leaves[0], &leaves[1]))?;
+    // What a point does not see does not move it, whatever it is: 0 times NaN would be NaN.
+    let (_, lost) = inside(&op.0, image, points)?;
+    all[1] = all[1].f_masked_fill(&lost.f_unsqueeze(-1)?, 0.0)?;
+    Ok(all)
 }

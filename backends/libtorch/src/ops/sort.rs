@@ -1,8 +1,8 @@
 //! Order along an axis.
 
 use tch::{Kind, Tensor};
-use ubique_core::op::search::{SearchSorted, Side};
 use ubique_core::DType;
+use ubique_core::op::search::{SearchSorted, Side};
 
 use super::Call;
 use crate::error::Made;

@@ -1,6 +1,6 @@
 //! Functions of one operand.
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 use ubique_core::DType;
 use ubique_core::op::unary::Unary;
 
@@ -47,8 +47,9 @@ pub fn unary(op: Unary, x: &Tensor, dtype: DType) -> Made {
         U::Asin => x.f_asin()?,
         U::Acos => x.f_acos()?,
         U::Atan => x.f_atan()?,
-        U::Sinh => x.f_sinh()?,
-        U::Cosh => x.f_cosh()?,
+        // In f32 LibTorch's own leave the range before the results do.
+        U::Sinh => wide(x)?.f_sinh()?,
+        U::Cosh => wide(x)?.f_cosh()?,
         U::Tanh => x.f_tanh()?,
         U::Asinh => x.f_asinh()?,
         U::Acosh => x.f_acosh()?,
@@ -79,6 +80,11 @@ pub fn unary(op: Unary, x: &Tensor, dtype: DType) -> Made {
         U::Selu => x.f_selu()?,
         op => return Err(ubique_core::Error::backend(format!("LibTorch has no function for {op:?}")).into()),
     })
+}
+
+/// In f64.
+fn wide(x: &Tensor) -> Made {
+    Ok(x.f_to_kind(Kind::Double)?)
 }
 
 /// With the lowest number instead of -∞, of which LibTorch's gates make NaN where the limit is -0.
