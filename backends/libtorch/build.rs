@@ -1,8 +1,15 @@
-//! Tells the plugin where LibTorch's libraries lie, so that it finds them wherever it is loaded from.
+//! Compiles the few lines of C++ that `tch` lacks, and tells the plugin where LibTorch's libraries lie, so that it finds
+//! them wherever it is loaded from.
+
+use std::env;
+use std::path::Path;
 
 fn main() {
     println!("cargo:rerun-if-env-changed=LIBTORCH");
-    if let Ok(libtorch) = std::env::var("LIBTORCH") {
-        println!("cargo:rustc-link-arg=-Wl,-rpath,{libtorch}/lib");
-    }
+    println!("cargo:rerun-if-changed=src/autograd.cpp");
+    // Where it is not set, `torch-sys` says what to do.
+    let Ok(libtorch) = env::var("LIBTORCH") else { return };
+    println!("cargo:rustc-link-arg=-Wl,-rpath,{libtorch}/lib");
+    let include = Path::new(&libtorch).join("include");
+    cc::Build::new().cpp(true).std("c++20").include(include).warnings(false).file("src/autograd.cpp").compile("autograd");
 }

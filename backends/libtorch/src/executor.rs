@@ -8,7 +8,7 @@ use ubique_core::backend::{DeviceInfo, Executor, Operand, Outputs, Several, Supp
 use ubique_core::{Error, HostTensor, Op, Result, TensorSpec};
 
 use crate::error::Made;
-use crate::{memory, ops};
+use crate::{autograd, memory, ops};
 
 /// LibTorch on one of its devices.
 pub struct LibTorchExecutor {
@@ -23,17 +23,19 @@ impl LibTorchExecutor {
     }
 
     fn run(&self, op: &Op, inputs: &[Operand<'_>], outputs: &[TensorSpec]) -> Made<Outputs> {
+        // ubique differentiates itself.
+        let _without = autograd::set(false);
         let operands: SmallVec<[memory::Operand<'_>; 4]> =
             inputs.iter().map(|view| memory::read(view)).collect::<Made<_>>()?;
         match (ops::execute(op, &operands, outputs, self.device)?, outputs) {
-            (Several::One(tensor), [spec]) => memory::store(tensor, spec).map(Several::One),
+            (Several::One(tensor), [spec]) => memory::store(tensor, spec, self.device).map(Several::One),
             (made, outputs) => {
                 let made = made.into_vec();
                 if made.len() != outputs.len() {
                     let text = format!("the kernel gave {} outputs instead of {}", made.len(), outputs.len());
                     return Err(Error::backend(text).into());
                 }
-                let buffers = made.into_iter().zip(outputs).map(|(tensor, spec)| memory::store(tensor, spec));
+                let buffers = made.into_iter().zip(outputs).map(|(tensor, spec)| memory::store(tensor, spec, self.device));
                 buffers.collect::<Made<_>>().map(Several::Many)
             }
         }

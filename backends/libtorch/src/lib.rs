@@ -4,6 +4,7 @@
 //! LibTorch's kinds of device are listed one by one, whether they are there or not: `libtorch:0` is the CPU, and after it
 //! come the CUDA devices, MPS and Vulkan.
 
+mod autograd;
 mod devices;
 mod dtype;
 mod error;

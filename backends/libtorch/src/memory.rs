@@ -73,7 +73,7 @@ impl Operand<'_> {
 }
 
 /// A result of a kernel as a buffer, row-major and in the dtype that it has to have.
-pub fn store(tensor: Tensor, spec: &TensorSpec) -> Made<Buffer> {
+pub fn store(tensor: Tensor, spec: &TensorSpec, device: Device) -> Made<Buffer> {
     let mut tensor = tensor;
     let wanted = kind(spec.dtype);
     if tensor.f_kind()? != wanted {
@@ -87,11 +87,9 @@ pub fn store(tensor: Tensor, spec: &TensorSpec) -> Made<Buffer> {
         let (given, wanted) = (tensor.size(), &spec.shape);
         return Err(Error::backend(format!("LibTorch gave a result of {given:?} instead of {wanted}")).into());
     }
-    // A result may have its elements in another shape, but the buffer's tensor is what operands are read from.
-    if tensor.dim() != spec.shape.rank() || tensor.size() != *ints(&spec.shape) {
-        tensor = tensor.f_view(&*ints(&spec.shape))?;
-    }
-    let on_host = tensor.device() == Device::Cpu;
+    // A kernel gives its result in the shape that operands are then read in.
+    debug_assert_eq!(tensor.size(), *ints(&spec.shape));
+    let on_host = device == Device::Cpu;
     Ok(Buffer::new(Memory { tensor, shape: spec.shape.clone(), dtype: spec.dtype, bytes, on_host, _host: None }))
 }
 
@@ -101,13 +99,13 @@ pub fn upload(data: HostTensor, device: Device) -> Made<Buffer> {
     let (size, kind, bytes) = (ints(&spec.shape), kind(spec.dtype), data.bytes().len());
     if bytes <= INLINE_BYTES {
         let few = Tensor::f_from_data_size(data.bytes(), &size, kind)?;
-        return store(few.f_to_device(device)?, &spec);
+        return store(few.f_to_device(device)?, &spec, device);
     }
     let strides: Vec<i64> = Layout::contiguous(spec.shape.clone()).strides().iter().map(|&s| s as i64).collect();
     // SAFETY: the memory has that many elements and is kept beside the tensor; nothing writes to it.
     let tensor = unsafe { Tensor::f_from_blob(data.bytes().as_ptr(), &size, &strides, kind, Device::Cpu) }?;
     if device != Device::Cpu {
-        return store(tensor.f_to_device(device)?, &spec);
+        return store(tensor.f_to_device(device)?, &spec, device);
     }
     let TensorSpec { shape, dtype } = spec;
     Ok(Buffer::new(Memory { tensor, shape, dtype, bytes, on_host: true, _host: Some(data) }))
@@ -157,5 +155,5 @@ pub fn download(view: &View) -> Made<HostTensor> {
         return Ok(HostTensor::from_buffer(view.buffer.clone(), view.spec())?);
     }
     let tensor = read(view)?.f_to_device(Device::Cpu)?;
-    Ok(HostTensor::from_buffer(store(tensor, &view.spec())?, view.spec())?)
+    Ok(HostTensor::from_buffer(store(tensor, &view.spec(), Device::Cpu)?, view.spec())?)
 }

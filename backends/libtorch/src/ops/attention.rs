@@ -5,6 +5,7 @@ use ubique_core::TensorSpec;
 use ubique_core::op::attention::Attention;
 
 use super::Call;
+use crate::dtype::ints;
 use crate::error::Made;
 
 /// Whether there is anything to attend to.
@@ -24,7 +25,7 @@ pub fn attention(op: &Attention, call: &Call<'_>) -> Made {
     let is_causal = op.causal && mask.is_none();
     let [q, k, v] = [batched(q)?, batched(k)?, batched(v)?];
     let y = Tensor::f_scaled_dot_product_attention(&q, &k, &v, mask, 0.0, is_causal, op.scale, false)?;
-    Ok(y)
+    Ok(y.f_reshape(&*ints(&call.out[0].shape))?)
 }
 
 /// With the two leading axes that LibTorch's fast ways ask for.

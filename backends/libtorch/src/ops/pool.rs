@@ -48,6 +48,11 @@ fn image(x: &Tensor) -> Made {
     Ok(if x.dim() == 3 { x.f_unsqueeze(2)? } else { x.shallow_clone() })
 }
 
+/// An image of height 1 as the line that it stands for.
+fn line(call: &Call<'_>, x: Tensor) -> Made {
+    Ok(if call.out[0].shape.rank() == 3 { x.f_squeeze_dim(2)? } else { x })
+}
+
 fn max_with_places(pooling: &Pooling, x: &Tensor) -> Made<(Tensor, Tensor)> {
     let Lists { kernel, stride, padding, dilation, ceil } = Lists::new(pooling);
     Ok(match x.dim() {
@@ -70,20 +75,21 @@ fn places(pooling: &Pooling, x: &Tensor) -> Made<(Tensor, Tensor)> {
 pub fn max(op: &MaxPool, call: &Call<'_>) -> Made<Vec<Tensor>> {
     let x = image(&call.x[0])?;
     if !op.indices {
-        return Ok(vec![max_with_places(&op.pooling, &x)?.0]);
+        return Ok(vec![line(call, max_with_places(&op.pooling, &x)?.0)?]);
     }
     let (values, places) = places(&op.pooling, &x)?;
-    Ok(vec![values, places])
+    Ok(vec![line(call, values)?, line(call, places)?])
 }
 
 pub fn max_backward(op: &MaxPoolBackward, call: &Call<'_>) -> Made {
     let (x, g) = (image(&call.x[0])?, image(&call.x[1])?);
     let (_, places) = places(&op.pooling, &x)?;
     let Lists { kernel, stride, padding, dilation, ceil } = Lists::new(&op.pooling);
-    Ok(match x.dim() {
+    let y = match x.dim() {
         5 => x.f_max_pool3d_with_indices_backward(&g, kernel, stride, padding, dilation, ceil, &places)?,
         _ => x.f_max_pool2d_with_indices_backward(&g, kernel, stride, padding, dilation, ceil, &places)?,
-    })
+    };
+    line(call, y)
 }
 
 /// As many windows as the result has elements, of an image.
@@ -94,7 +100,7 @@ fn adaptive(output: &[usize]) -> Vec<i64> {
 
 pub fn mean(op: &AvgPool, call: &Call<'_>) -> Made {
     let x = image(&call.x[0])?;
-    Ok(match (&op.means, x.dim()) {
+    let y = match (&op.means, x.dim()) {
         (Means::Adaptive(output), 5) => x.f_adaptive_avg_pool3d(adaptive(output))?,
         (Means::Adaptive(output), _) => x.f_adaptive_avg_pool2d(adaptive(output))?,
         (Means::Windows { pooling, count_padding }, dim) => {
@@ -104,7 +110,8 @@ pub fn mean(op: &AvgPool, call: &Call<'_>) -> Made {
                 _ => x.f_avg_pool2d(kernel, stride, padding, ceil, *count_padding, None)?,
             }
         }
-    })
+    };
+    line(call, y)
 }
 
 pub fn mean_backward(op: &AvgPoolBackward, call: &Call<'_>) -> Made {
@@ -112,7 +119,7 @@ pub fn mean_backward(op: &AvgPoolBackward, call: &Call<'_>) -> Made {
     let size = call.out[0].shape.iter().map(|&extent| extent as i64).collect::<Vec<_>>();
     // Only the operand's shape matters.
     let x = image(&Tensor::f_zeros(&size, (g.f_kind()?, g.device()))?)?;
-    Ok(match (&op.means, x.dim()) {
+    let y = match (&op.means, x.dim()) {
         (Means::Adaptive(_), 5) => x.f_internal_adaptive_avg_pool3d_backward(&g)?,
         (Means::Adaptive(_), _) => x.f_internal_adaptive_avg_pool2d_backward(&g)?,
         (Means::Windows { pooling, count_padding }, dim) => {
@@ -122,5 +129,6 @@ pub fn mean_backward(op: &AvgPoolBackward, call: &Call<'_>) -> Made {
                 _ => x.f_avg_pool2d_backward(&g, kernel, stride, padding, ceil, *count_padding, None)?,
             }
         }
-    })
+    };
+    line(call, y)
 }

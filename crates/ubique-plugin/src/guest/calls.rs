@@ -4,11 +4,11 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null;
 
 use ubique_core::backend::buffer::Buffer;
-use ubique_core::backend::{Backend, OpenOptions, Operand, Support, View};
+use ubique_core::backend::{Backend, OpenOptions, Operand, Several, Support, View};
 use ubique_core::{Error, Op, Result};
 
 use super::handles::{
-    BufferHandle, DeviceHandle, Foreign, OpHandle, buffer, device, list, op, spec, specs, view, write_info,
+    BufferHandle, DeviceHandle, Few, Foreign, OpHandle, buffer, device, list, op, spec, specs, view, write_info,
 };
 use super::{guarded, guarded_or};
 use crate::abi;
@@ -144,7 +144,9 @@ pub unsafe extern "C" fn download(
 ) -> abi::Code {
     let body = || {
         // SAFETY: a live handle, a valid view and room for that many bytes, by the contract.
-        let (device, view) = unsafe { (device(handle), view(&*raw, buffer((*raw).buffer).buffer()?)?) };
+        let (device, raw) = unsafe { (device(handle), &*raw) };
+        // SAFETY: as above.
+        let view = unsafe { view(raw, buffer(raw.buffer), buffer(raw.buffer).buffer()?)? };
         let host = device.executor.download(&view)?.wait()?;
         let source = host.bytes();
         if source.len() != bytes {
@@ -193,8 +195,8 @@ pub unsafe extern "C" fn execute(
         // SAFETY: live handles and valid lists, by the contract.
         let (device, op, raw, outputs) =
             unsafe { (device(handle), op(prepared), list(inputs, input_count), specs(list(outputs, output_count))?) };
-        let mut views = raw.iter().map(operand).collect::<Result<Vec<View>>>()?;
-        let mut operands: Vec<Operand<'_>> = views
+        let mut views = raw.iter().map(operand).collect::<Result<Few<View>>>()?;
+        let mut operands: Few<Operand<'_>> = views
             .iter_mut()
             .zip(raw)
             .map(|(view, raw)| if raw.owned != 0 { Operand::Own(view) } else { Operand::Ref(view) })
@@ -202,7 +204,7 @@ pub unsafe extern "C" fn execute(
         let done = device.executor.execute(&op.op, &mut operands, &outputs);
         drop(operands);
         let buffers = match done {
-            Ok(buffers) => buffers.into_vec(),
+            Ok(buffers) => buffers,
             Err(error) => {
                 // The host may make room and try again with the same operands.
                 for (raw, view) in raw.iter().zip(views).filter(|(raw, _)| raw.owned != 0) {
@@ -212,13 +214,15 @@ pub unsafe extern "C" fn execute(
                 return Err(error);
             }
         };
-        if buffers.len() != output_count {
-            let given = buffers.len();
+        let given = buffers.as_slice().len();
+        if given != output_count {
             return Err(Error::backend(format!("the kernel gave {given} outputs instead of {output_count}")));
         }
-        for (place, buffer) in buffers.into_iter().enumerate() {
-            // SAFETY: the list has that many places.
-            unsafe { results.add(place).write(BufferHandle::export(buffer)) };
+        // SAFETY: the list has that many places.
+        let put = |place: usize, buffer| unsafe { results.add(place).write(BufferHandle::export(buffer)) };
+        match buffers {
+            Several::One(buffer) => put(0, buffer),
+            Several::Many(buffers) => buffers.into_iter().enumerate().for_each(|(place, buffer)| put(place, buffer)),
         }
         Ok(())
     };
@@ -232,7 +236,7 @@ fn operand(raw: &abi::View) -> Result<View> {
     let handle = unsafe { buffer(raw.buffer) };
     let memory: Buffer = if raw.owned != 0 { handle.take()? } else { handle.buffer()? };
     // SAFETY: a valid view, by the contract.
-    unsafe { view(raw, memory) }
+    unsafe { view(raw, handle, memory) }
 }
 
 pub unsafe extern "C" fn flush(handle: *mut abi::Device, error: *mut abi::Error) -> abi::Code {

@@ -1,7 +1,9 @@
 //! What the handles point to, and the host's structs as Rust's.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
 
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::{DTypeUsage, DeviceInfo, Executor, View};
@@ -10,6 +12,9 @@ use ubique_core::{DType, Error, HostTensor, Layout, Op, Result, Shape, TensorSpe
 
 use crate::abi;
 use crate::text;
+
+/// A list of what an op has a few of.
+pub type Few<T> = SmallVec<[T; 4]>;
 
 /// Behind a device's handle.
 pub struct DeviceHandle {
@@ -21,36 +26,60 @@ pub struct OpHandle {
     pub op: Op,
 }
 
-/// Behind a buffer's handle. Empty after an op took the buffer over.
-pub struct BufferHandle(Mutex<Option<Buffer>>);
+/// Behind a buffer's handle.
+pub struct BufferHandle(Mutex<Held>);
+
+#[derive(Default)]
+struct Held {
+    /// Nothing after an op took the buffer over.
+    buffer: Option<Buffer>,
+    /// The row-major layout that it was last looked at in: most operands are looked at in one only.
+    layout: Option<Arc<Layout>>,
+}
 
 impl BufferHandle {
     pub fn export(buffer: Buffer) -> *mut abi::Buffer {
-        Box::into_raw(Box::new(BufferHandle(Mutex::new(Some(buffer))))).cast()
+        let held = Held { buffer: Some(buffer), layout: None };
+        Box::into_raw(Box::new(BufferHandle(Mutex::new(held)))).cast()
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Another handle of the same memory.
     pub fn buffer(&self) -> Result<Buffer> {
-        let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.clone().ok_or_else(|| Error::backend("the buffer was given away to an op"))
+        self.held().buffer.clone().ok_or_else(given_away)
     }
 
     /// The buffer itself, which is then nobody else's.
     pub fn take(&self) -> Result<Buffer> {
-        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.take().ok_or_else(|| Error::backend("the buffer was given away to an op"))
+        self.held().buffer.take().ok_or_else(given_away)
     }
 
     /// Where the host can read the memory, as long as the handle lives; null where it cannot.
     pub fn host_pointer(&self) -> *const u8 {
-        let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.as_ref().and_then(Buffer::host_bytes).map_or(std::ptr::null(), <[u8]>::as_ptr)
+        self.held().buffer.as_ref().and_then(Buffer::host_bytes).map_or(std::ptr::null(), <[u8]>::as_ptr)
     }
 
     /// Puts a buffer back that an op did not need after all.
     pub fn restore(&self, buffer: Buffer) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(buffer);
+        self.held().buffer = Some(buffer);
     }
+
+    /// The row-major layout of a shape from the buffer's start.
+    fn row_major(&self, shape: Shape) -> Arc<Layout> {
+        let mut held = self.held();
+        match &held.layout {
+            Some(layout) if *layout.shape() == shape => layout.clone(),
+            _ => held.layout.insert(Arc::new(Layout::contiguous(shape))).clone(),
+        }
+    }
+}
+
+#[cold]
+fn given_away() -> Error {
+    Error::backend("the buffer was given away to an op")
 }
 
 /// # Safety
@@ -98,7 +127,7 @@ pub unsafe fn spec(raw: &abi::Spec) -> Result<TensorSpec> {
 
 /// # Safety
 /// As for [`spec`], of every element.
-pub unsafe fn specs(raw: &[abi::Spec]) -> Result<Vec<TensorSpec>> {
+pub unsafe fn specs(raw: &[abi::Spec]) -> Result<Few<TensorSpec>> {
     // SAFETY: as the caller promises.
     raw.iter().map(|one| unsafe { spec(one) }).collect()
 }
@@ -107,12 +136,12 @@ pub unsafe fn specs(raw: &[abi::Spec]) -> Result<Vec<TensorSpec>> {
 ///
 /// # Safety
 /// Shape and strides are valid for `rank` elements.
-pub unsafe fn view(raw: &abi::View, buffer: Buffer) -> Result<View> {
+pub unsafe fn view(raw: &abi::View, handle: &BufferHandle, buffer: Buffer) -> Result<View> {
     // SAFETY: as the caller promises.
     let (spec, strides) = unsafe { (spec(&raw.spec)?, list(raw.strides, raw.spec.rank as usize)) };
     let elements = buffer.byte_len() / spec.dtype.size();
     if raw.contiguous != 0 && raw.offset == 0 && spec.shape.elements()? <= elements {
-        return Ok(View::new(buffer, Layout::contiguous(spec.shape), spec.dtype));
+        return Ok(View::new(buffer, handle.row_major(spec.shape), spec.dtype));
     }
     let layout = Layout::strided(spec.shape, Strides::from_slice(strides), raw.offset, elements)?;
     Ok(View::new(buffer, layout, spec.dtype))

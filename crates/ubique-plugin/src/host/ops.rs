@@ -1,10 +1,10 @@
 //! Ops in the backend's own form. Reading one from its text takes microseconds, so the recent ones are kept.
 
-use std::collections::HashMap;
 use std::ffi::CString;
 use std::ptr::null_mut;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use rustc_hash::FxHashMap;
 use ubique_core::Op;
 
 use super::device::Device;
@@ -50,7 +50,7 @@ type Known = (Op, Option<Arc<Prepared>>);
 
 /// The ops prepared so far, by name.
 #[derive(Default)]
-pub struct Prepares(RwLock<HashMap<&'static str, Vec<Known>>>);
+pub struct Prepares(RwLock<FxHashMap<&'static str, Vec<Known>>>);
 
 impl Prepares {
     /// The op as prepared before, or as `prepare` prepares it now.
