@@ -2,7 +2,9 @@
 //!
 //! `cargo bench -p ubique-ndarray`
 
+use std::f32::consts::FRAC_1_SQRT_2;
 use std::hint::black_box;
+use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
@@ -30,6 +32,22 @@ fn beside<T>(
     group.bench_function(format!("{work}/ubique"), |b| b.iter(|| black_box(ours().expect("the work succeeds"))));
 }
 
+fn gelu(x: f32) -> f32 {
+    0.5 * x * libm::erfcf(-x * FRAC_1_SQRT_2)
+}
+
+/// Softmax of rows, as one writes it with `ndarray`.
+fn softmax(x: &Array2<f32>) -> Array2<f32> {
+    let mut y = x.clone();
+    for mut row in y.rows_mut() {
+        let largest = row.fold(f32::NEG_INFINITY, |a, &b| a.max(b));
+        row.mapv_inplace(|x| (x - largest).exp());
+        let sum = row.sum();
+        row /= sum;
+    }
+    y
+}
+
 fn elementwise(c: &mut Criterion) {
     let device = Device::new("ndarray").expect("ndarray opens on every machine");
     for (size, count) in [("1M", 1 << 20), ("4M", 1 << 22)] {
@@ -40,6 +58,7 @@ fn elementwise(c: &mut Criterion) {
         beside(&mut group, "add", || &a + &b, || (&x + &y).tensor());
         beside(&mut group, "add_scalar", || &a + 1.0, || (&x + 1.0).tensor());
         beside(&mut group, "exp", || a.mapv(f32::exp), || x.exp());
+        beside(&mut group, "gelu", || a.mapv(gelu), || x.gelu());
         beside(&mut group, "sqrt", || a.mapv(f32::sqrt), || x.sqrt());
         beside(&mut group, "sum", || a.sum(), || x.sum_all());
         beside(&mut group, "dot", || a.dot(&b), || x.matmul(&y));
@@ -50,6 +69,7 @@ fn elementwise(c: &mut Criterion) {
         );
         beside(&mut group, "sum_axis0", || m.sum_axis(Axis(0)), || t.sum(&[0]));
         beside(&mut group, "sum_axis1", || m.sum_axis(Axis(1)), || t.sum(&[1]));
+        beside(&mut group, "softmax", || softmax(&m), || t.softmax(1));
         let row: ArrayView1<'_, f32> = m.row(0);
         let first = tensor(&left[..side], [side], &device);
         beside(&mut group, "add_row", || &m + &row, || (&t + &first).tensor());
@@ -73,7 +93,10 @@ fn products(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().sample_size(20);
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1));
     targets = elementwise, products
 }
 criterion_main!(benches);

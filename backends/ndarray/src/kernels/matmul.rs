@@ -67,14 +67,18 @@ impl Product {
     /// The operands of `matmul` as batches of matrices: vectors become rows or columns.
     fn new(a: &Layout, b: &Layout) -> Result<Product> {
         let Extents { batch, m, k, n } = Extents::new(a.shape(), b.shape())?;
-        let matrix = |layout: &Layout, rows, columns| {
-            let lead = layout.shape().rank().saturating_sub(2);
-            let own = layout.shape()[..lead].iter().copied().chain([rows, columns]).collect::<Shape>();
+        let matrix = |layout: &Layout, rows, columns| match layout.shape().rank() {
             // An axis of extent 1 is put in, which strides can always express.
-            layout.reshape(&own).ok_or_else(|| Error::backend(format!("{} is no batch of matrices", layout.shape())))
+            1 => layout
+                .reshape(&Shape::from([rows, columns]))
+                .ok_or_else(|| Error::backend(format!("{} is no vector", layout.shape()))),
+            _ => Ok(layout.clone()),
         };
         let full = |rows, columns| batch.iter().copied().chain([rows, columns]).collect::<Shape>();
         let (left, right) = (matrix(a, m, k)?, matrix(b, k, n)?);
+        if batch.is_empty() {
+            return Ok(Product { left, right, out: Shape::from([m, n]), k });
+        }
         if right.shape().rank() == 2
             && let Some(rows) = batch.elements()?.checked_mul(m)
             && let Some(left) = left.reshape(&Shape::from([rows, k]))

@@ -8,6 +8,7 @@ pub mod dtype;
 pub mod fill;
 pub mod half;
 pub mod index;
+mod math;
 pub mod matmul;
 pub mod pad;
 pub mod reduce;

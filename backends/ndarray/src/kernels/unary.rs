@@ -10,6 +10,7 @@ use ubique_core::op::unary::Unary;
 use ubique_core::{DType, Error, Result, Scalar};
 
 use super::dtype::{Bits, Int, Number, Real, WithBits, WithInt, WithNumber, with_bits, with_int, with_number};
+use super::math;
 use super::walk::{self, Map, Target, each};
 use crate::view::reusable;
 
@@ -37,7 +38,10 @@ pub fn unary(pool: &HostPool, op: Unary, x: &mut Operand<'_>) -> Result<Buffer> 
     match (x.dtype, op) {
         (DType::F32, Unary::IsNan | Unary::IsInf | Unary::IsFinite) => walk::map(pool, x, &test::<f32>(op)),
         (DType::F64, Unary::IsNan | Unary::IsInf | Unary::IsFinite) => walk::map(pool, x, &test::<f64>(op)),
-        (DType::F32, op) => run_real::<f32>(pool, op, x),
+        (DType::F32, op) => match single(op) {
+            Some(kernel) => run(pool, x, &kernel),
+            None => run_real::<f32>(pool, op, x),
+        },
         (DType::F64, op) => run_real::<f64>(pool, op, x),
         (dtype, Unary::Neg | Unary::Square | Unary::Not | Unary::BitNot) => with_bits(dtype, OnBits(pool, op, x)),
         (dtype, _) => with_int(dtype, OnInts(pool, op, x)),
@@ -67,6 +71,17 @@ fn run_real<T: Real>(pool: &HostPool, op: Unary, x: &mut Operand<'_>) -> Result<
             })
         }
     }
+}
+
+/// Functions of f32 that vector code can compute.
+fn single(op: Unary) -> Option<Kernel<f32, f32>> {
+    Some(match op {
+        Unary::Exp => |x, t| each(x, t, math::exp),
+        Unary::Sigmoid => |x, t| each(x, t, math::sigmoid),
+        Unary::Silu => |x, t| each(x, t, math::silu),
+        Unary::Gelu => |x, t| each(x, t, math::gelu),
+        _ => return None,
+    })
 }
 
 /// Functions that floats have themselves.
