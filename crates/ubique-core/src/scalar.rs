@@ -1,7 +1,6 @@
 //! A single host value of any element type, as users write them: `x * 2.0`, `full(shape, 7)`.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
@@ -114,15 +113,22 @@ impl Scalar {
     /// # Errors
     /// Where the widths differ.
     pub fn to_bits<B: bytemuck::AnyBitPattern>(self, dtype: DType) -> Result<B> {
-        struct ToBits<B>(Scalar, PhantomData<B>);
-        impl<B: bytemuck::AnyBitPattern> WithElement for ToBits<B> {
-            type Output = Option<B>;
-            fn run<T: Element>(self) -> Option<B> {
-                bytemuck::try_pod_read_unaligned(bytemuck::bytes_of(&T::from_scalar(self.0))).ok()
+        bytemuck::try_pod_read_unaligned(&self.to_bytes(dtype)[..dtype.size()])
+            .map_err(|_| Error::dtype(format!("{dtype} as {} bytes", size_of::<B>())))
+    }
+
+    /// The bytes in `dtype`, of which there are as many as it is wide.
+    fn to_bytes(self, dtype: DType) -> [u8; 8] {
+        struct ToBytes(Scalar);
+        impl WithElement for ToBytes {
+            type Output = [u8; 8];
+            fn run<T: Element>(self) -> [u8; 8] {
+                let mut bytes = [0; 8];
+                bytes[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&T::from_scalar(self.0)));
+                bytes
             }
         }
-        with_element(dtype, ToBits(self, PhantomData))
-            .ok_or_else(|| Error::dtype(format!("{dtype} as {} bytes", size_of::<B>())))
+        with_element(dtype, ToBytes(self))
     }
 }
 

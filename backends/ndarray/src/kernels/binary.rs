@@ -8,7 +8,7 @@ use ubique_core::op::binary::{Binary, BinaryScalar};
 use ubique_core::{DType, Error, Result, Scalar, TensorSpec};
 
 use super::dtype::{Bits, Int, Real, WithBits, WithInt, with_bits, with_int};
-use super::walk::{self, Lane, Target, both};
+use super::walk::{self, Lane, Pair, Target, both, both_commutative, both_slow, pair_bits};
 use crate::view::{contiguous, reusable};
 
 /// Maps two lanes to a third.
@@ -54,7 +54,7 @@ fn arithmetic(call: Call<'_, '_>) -> Result<Buffer> {
         type Output = Result<Buffer>;
         fn run<B: Bits>(self) -> Result<Buffer> {
             let kernel = bits::<B>(self.0.op, self.0.out.dtype)?;
-            run(self.0, kernel)
+            run(self.0, &pair_bits(kernel))
         }
     }
     struct OnInts<'r, 'v>(Call<'r, 'v>);
@@ -62,12 +62,12 @@ fn arithmetic(call: Call<'_, '_>) -> Result<Buffer> {
         type Output = Result<Buffer>;
         fn run<T: Int>(self) -> Result<Buffer> {
             let kernel = int::<T>(self.0.op)?;
-            run(self.0, kernel)
+            run(self.0, &pair_bits(kernel))
         }
     }
     match (call.out.dtype, call.op) {
-        (DType::F32, op) => run(call, real::<f32>(op)?),
-        (DType::F64, op) => run(call, real::<f64>(op)?),
+        (DType::F32, op) => run(call, &pair_bits(real::<f32>(op)?)),
+        (DType::F64, op) => run(call, &pair_bits(real::<f64>(op)?)),
         (dtype, Binary::Add | Binary::Sub | Binary::Mul | Binary::And | Binary::Or | Binary::Xor | Binary::Shl) => {
             with_bits(dtype, OnBits(call))
         }
@@ -76,18 +76,18 @@ fn arithmetic(call: Call<'_, '_>) -> Result<Buffer> {
 }
 
 /// Runs a kernel, over an operand that was given away where that is possible.
-fn run<T: Pod>(call: Call<'_, '_>, kernel: Kernel<T>) -> Result<Buffer> {
+fn run<B: Pod>(call: Call<'_, '_>, kernel: &Pair<'_, B, B>) -> Result<Buffer> {
     let Call { pool, left, right, reversed, out, .. } = call;
     match right {
         Right::Scalar(scalar) => {
-            let scalar = scalar.to_bits::<T>(out.dtype)?;
+            let scalar = scalar.to_bits::<B>(out.dtype)?;
             if let Operand::Own(view) = left
-                && let Some(data) = reusable::<T>(view)
+                && let Some(data) = reusable::<B>(view)
             {
-                walk::zip_in_place(data, Lane::Scalar(scalar), reversed, &kernel);
+                walk::zip_in_place(data, Lane::Scalar(scalar), reversed, kernel);
                 return Ok(view.buffer.clone());
             }
-            walk::with_scalar(pool, left, scalar, reversed, &kernel)
+            walk::with_scalar(pool, left, scalar, reversed, kernel)
         }
         Right::Tensor(right) => {
             if let Some(buffer) = over(left, right, false, out, kernel)? {
@@ -96,25 +96,25 @@ fn run<T: Pod>(call: Call<'_, '_>, kernel: Kernel<T>) -> Result<Buffer> {
             if let Some(buffer) = over(right, left, true, out, kernel)? {
                 return Ok(buffer);
             }
-            walk::zip(pool, left, right, &out.shape, &kernel)
+            walk::zip(pool, left, right, &out.shape, kernel)
         }
     }
 }
 
 /// Writes over `owned` where that was given away, is unique, and lies in the same order as the other operand.
-fn over<T: Pod>(
+fn over<B: Pod>(
     owned: &mut Operand<'_>,
     other: &View,
     reversed: bool,
     out: &TensorSpec,
-    kernel: Kernel<T>,
+    kernel: &Pair<'_, B, B>,
 ) -> Result<Option<Buffer>> {
     let Operand::Own(view) = owned else { return Ok(None) };
     if view.shape() != &out.shape || other.shape() != &out.shape {
         return Ok(None);
     }
-    let (Some(slice), Some(data)) = (contiguous::<T>(other)?, reusable::<T>(view)) else { return Ok(None) };
-    walk::zip_in_place(data, Lane::Slice(slice), reversed, &kernel);
+    let (Some(slice), Some(data)) = (contiguous::<B>(other)?, reusable::<B>(view)) else { return Ok(None) };
+    walk::zip_in_place(data, Lane::Slice(slice), reversed, kernel);
     Ok(Some(view.buffer.clone()))
 }
 
@@ -126,17 +126,17 @@ fn missing(op: Binary, dtype: DType) -> Error {
 /// Functions of floats. NaN goes through the larger and the smaller.
 fn real<T: Real>(op: Binary) -> Result<Kernel<T>> {
     Ok(match op {
-        Binary::Add => |a, b, t| both(a, b, t, |a: T, b: T| a + b),
+        Binary::Add => |a, b, t| both_commutative(a, b, t, |a: T, b: T| a + b),
         Binary::Sub => |a, b, t| both(a, b, t, |a: T, b: T| a - b),
-        Binary::Mul => |a, b, t| both(a, b, t, |a: T, b: T| a * b),
+        Binary::Mul => |a, b, t| both_commutative(a, b, t, |a: T, b: T| a * b),
         Binary::Div => |a, b, t| both(a, b, t, |a: T, b: T| a / b),
-        Binary::Max => |a, b, t| both(a, b, t, |a: T, b: T| if a > b || a.is_nan() { a } else { b }),
-        Binary::Min => |a, b, t| both(a, b, t, |a: T, b: T| if a < b || a.is_nan() { a } else { b }),
-        Binary::Pow => |a, b, t| both(a, b, t, T::powf),
-        Binary::Atan2 => |a, b, t| both(a, b, t, T::atan2),
-        Binary::Hypot => |a, b, t| both(a, b, t, T::hypot),
-        Binary::Fmod => |a, b, t| both(a, b, t, |a: T, b: T| a % b),
-        Binary::Rem => |a, b, t| both(a, b, t, floor_mod),
+        Binary::Max => |a, b, t| both_commutative(a, b, t, |a: T, b: T| if a > b || a.is_nan() { a } else { b }),
+        Binary::Min => |a, b, t| both_commutative(a, b, t, |a: T, b: T| if a < b || a.is_nan() { a } else { b }),
+        Binary::Pow => |a, b, t| both_slow(a, b, t, T::powf),
+        Binary::Atan2 => |a, b, t| both_slow(a, b, t, T::atan2),
+        Binary::Hypot => |a, b, t| both_slow(a, b, t, T::hypot),
+        Binary::Fmod => |a, b, t| both_slow(a, b, t, |a: T, b: T| a % b),
+        Binary::Rem => |a, b, t| both_slow(a, b, t, floor_mod),
         op => return Err(missing(op, T::DTYPE)),
     })
 }
@@ -154,12 +154,12 @@ fn floor_mod<T: Real>(a: T, b: T) -> T {
 /// Functions that are the same for signed and unsigned integers, and, as logic, for bools. All wrap.
 fn bits<B: Bits>(op: Binary, dtype: DType) -> Result<Kernel<B>> {
     Ok(match (op, dtype) {
-        (Binary::Add, DType::Bool) | (Binary::Or, _) => |a, b, t| both(a, b, t, |a: B, b: B| a | b),
-        (Binary::Mul, DType::Bool) | (Binary::And, _) => |a, b, t| both(a, b, t, |a: B, b: B| a & b),
-        (Binary::Xor, _) => |a, b, t| both(a, b, t, |a: B, b: B| a ^ b),
-        (Binary::Add, _) => |a, b, t| both(a, b, t, |a: B, b: B| a.wrapping_add(&b)),
+        (Binary::Add, DType::Bool) | (Binary::Or, _) => |a, b, t| both_commutative(a, b, t, |a: B, b: B| a | b),
+        (Binary::Mul, DType::Bool) | (Binary::And, _) => |a, b, t| both_commutative(a, b, t, |a: B, b: B| a & b),
+        (Binary::Xor, _) => |a, b, t| both_commutative(a, b, t, |a: B, b: B| a ^ b),
+        (Binary::Add, _) => |a, b, t| both_commutative(a, b, t, |a: B, b: B| a.wrapping_add(&b)),
         (Binary::Sub, _) => |a, b, t| both(a, b, t, |a: B, b: B| a.wrapping_sub(&b)),
-        (Binary::Mul, _) => |a, b, t| both(a, b, t, |a: B, b: B| a.wrapping_mul(&b)),
+        (Binary::Mul, _) => |a, b, t| both_commutative(a, b, t, |a: B, b: B| a.wrapping_mul(&b)),
         // A negative count is, without its sign, a large one.
         (Binary::Shl, _) => |a, b, t| both(a, b, t, |a: B, b: B| count(b).map_or(B::zero(), |n| a << n)),
         (op, dtype) => return Err(missing(op, dtype)),
@@ -176,20 +176,20 @@ fn int<T: Int>(op: Binary) -> Result<Kernel<T>> {
     Ok(match op {
         // Besides 0 only the smallest number divided by -1 has no quotient: wrapped, it is itself.
         Binary::Div => {
-            |a, b, t| both(a, b, t, |a: T, b: T| if b.is_zero() { b } else { a.checked_div(&b).unwrap_or(a) })
+            |a, b, t| both_slow(a, b, t, |a: T, b: T| if b.is_zero() { b } else { a.checked_div(&b).unwrap_or(a) })
         }
-        Binary::Fmod => |a, b, t| both(a, b, t, fmod),
+        Binary::Fmod => |a, b, t| both_slow(a, b, t, fmod),
         Binary::Rem => |a, b, t| {
-            both(a, b, t, |a: T, b: T| {
+            both_slow(a, b, t, |a: T, b: T| {
                 let r = fmod(a, b);
                 if r.is_zero() || (r < T::zero()) == (b < T::zero()) { r } else { r + b }
             })
         },
-        Binary::Pow => |a, b, t| both(a, b, t, power),
-        Binary::Max => |a, b, t| both(a, b, t, T::max),
-        Binary::Min => |a, b, t| both(a, b, t, T::min),
+        Binary::Pow => |a, b, t| both_slow(a, b, t, power),
+        Binary::Max => |a, b, t| both_commutative(a, b, t, T::max),
+        Binary::Min => |a, b, t| both_commutative(a, b, t, T::min),
         Binary::Shr => |a, b, t| {
-            both(a, b, t, |a: T, b: T| match count(b) {
+            both_slow(a, b, t, |a: T, b: T| match count(b) {
                 Some(n) => a >> n,
                 None if a < T::zero() => !T::zero(),
                 None => T::zero(),

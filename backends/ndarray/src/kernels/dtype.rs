@@ -5,17 +5,54 @@ use bytemuck::Pod;
 use num_traits::{CheckedDiv, CheckedRem, Float, PrimInt, WrappingAdd, WrappingMul, WrappingSub};
 use ubique_core::{DType, Element, Error, Result};
 
+/// Element types as the unsigned integers of their width, which walks move them as: a walk is compiled for each width, not
+/// for each type.
+pub trait Pattern: Pod {
+    /// The integer of the same width.
+    type Bits: Pod;
+}
+impl Pattern for f64 {
+    type Bits = u64;
+}
+impl Pattern for f32 {
+    type Bits = u32;
+}
+impl Pattern for i64 {
+    type Bits = u64;
+}
+impl Pattern for i32 {
+    type Bits = u32;
+}
+impl Pattern for i16 {
+    type Bits = u16;
+}
+impl Pattern for i8 {
+    type Bits = u8;
+}
+impl Pattern for u64 {
+    type Bits = u64;
+}
+impl Pattern for u32 {
+    type Bits = u32;
+}
+impl Pattern for u16 {
+    type Bits = u16;
+}
+impl Pattern for u8 {
+    type Bits = u8;
+}
+
 /// Bit patterns of a width, for kernels that move elements or compute alike for signed and unsigned integers.
-pub trait Bits: Element + Pod + PrimInt + WrappingAdd + WrappingSub + WrappingMul {}
-impl<T: Element + Pod + PrimInt + WrappingAdd + WrappingSub + WrappingMul> Bits for T {}
+pub trait Bits: Element + Pattern + PrimInt + WrappingAdd + WrappingSub + WrappingMul {}
+impl<T: Element + Pattern + PrimInt + WrappingAdd + WrappingSub + WrappingMul> Bits for T {}
 
 /// Integers.
 pub trait Int: Bits + CheckedDiv + CheckedRem {}
 impl<T: Bits + CheckedDiv + CheckedRem> Int for T {}
 
 /// Floating-point numbers.
-pub trait Real: Element + Pod + Float {}
-impl<T: Element + Pod + Float> Real for T {}
+pub trait Real: Element + Pattern + Float {}
+impl<T: Element + Pattern + Float> Real for T {}
 
 /// A computation that is generic over bit patterns.
 pub trait WithBits {
@@ -62,8 +99,8 @@ pub fn with_int<R, F: WithInt<Output = Result<R>>>(dtype: DType, f: F) -> Result
 }
 
 /// Numbers of any kind.
-pub trait Number: Element + Pod + PartialOrd {}
-impl<T: Element + Pod + PartialOrd> Number for T {}
+pub trait Number: Element + Pattern + PartialOrd {}
+impl<T: Element + Pattern + PartialOrd> Number for T {}
 
 /// A computation that is generic over numbers.
 pub trait WithNumber {

@@ -12,9 +12,9 @@ use ubique_core::op::index::{Combine, Gather, IndexAdd, IndexSelect, Scatter, ch
 use ubique_core::{DType, Element, Error, Result, TensorSpec};
 
 use super::copy::copy;
-use super::dtype::{Bits, Int, Real, WithBits, WithInt, with_bits, with_int};
+use super::dtype::{Bits, Int, Pattern, Real, WithBits, WithInt, with_bits, with_int};
 use super::reduce::{larger, smaller};
-use super::walk::target;
+use super::walk::{target, untyped};
 use crate::view::array;
 
 /// The index's values in row-major order, checked against the extent that they point into.
@@ -192,9 +192,9 @@ struct Call<'a> {
 
 impl Call<'_> {
     /// A copy of `x`, changed by `edit`, which is called where there is something to put.
-    fn edited<T: Pod>(&self, edit: impl FnOnce(ArrayViewMutD<'_, T>) -> Result<()>) -> Result<Buffer> {
+    fn edited<T: Pattern>(&self, edit: impl FnOnce(ArrayViewMutD<'_, T>) -> Result<()>) -> Result<Buffer> {
         let mut out = UninitBuffer::<T>::new(self.pool, self.x.layout.elements())?;
-        copy(self.x, out.as_mut_slice())?;
+        copy(self.x, untyped(out.as_mut_slice()))?;
         if self.source.layout.elements() > 0 {
             // SAFETY: the copy wrote every element.
             let all = unsafe { out.as_mut_slice().assume_init_mut() };
@@ -204,22 +204,22 @@ impl Call<'_> {
         Ok(unsafe { out.assume_init() })
     }
 
-    fn scatter<T: Pod>(self, meet: Meet<T>) -> Result<Buffer> {
+    fn scatter<T: Pattern>(self, meet: Meet<T>) -> Result<Buffer> {
         self.edited::<T>(|mut all| {
             for (other, &extent) in self.index.shape().iter().enumerate().filter(|(other, _)| *other != self.axis) {
                 all.slice_axis_inplace(Axis(other), Slice::from(..extent));
             }
             let (source, index) = (array::<T>(self.source)?, places(&self.values, self.index)?);
             let axis = Axis(self.axis);
-            let lanes = Zip::from(all.lanes_mut(axis)).and(index.lanes(axis)).and(source.lanes(axis));
-            lanes.for_each(|mut all, index, source| {
-                Zip::from(index).and(source).for_each(|&place, &new| all[place] = meet(all[place], new));
-            });
+            let lanes = all.lanes_mut(axis).into_iter().zip(index.lanes(axis)).zip(source.lanes(axis));
+            for ((mut all, index), source) in lanes {
+                index.iter().zip(source).for_each(|(&place, &new)| all[place] = meet(all[place], new));
+            }
             Ok(())
         })
     }
 
-    fn add<T: Pod>(self, meet: impl Fn(T, T) -> T) -> Result<Buffer> {
+    fn add<T: Pattern>(self, meet: impl Fn(T, T) -> T) -> Result<Buffer> {
         self.edited::<T>(|mut all| {
             let (source, axis) = (array::<T>(self.source)?, Axis(self.axis));
             for (&place, source) in self.values.iter().zip(source.axis_iter(axis)) {

@@ -11,8 +11,8 @@ use ubique_core::op::reduce::{Reduce, Reduction};
 use ubique_core::{DType, Error, Layout, Result, Shape, TensorSpec};
 
 use super::copy::contiguous;
-use super::dtype::{Int, Real, WithInt, with_int};
-use super::walk::{BLOCK, Room, SHORT, Target, each, map};
+use super::dtype::{Int, Pattern, Real, WithInt, with_int};
+use super::walk::{BLOCK, Room, SHORT, Target, each, map, map_bits};
 use crate::view::{array, elements, strided};
 
 /// How elements of `T` become results of `W`.
@@ -68,9 +68,9 @@ pub fn reduce(pool: &HostPool, op: &Reduce, x: &View, out: &TensorSpec) -> Resul
 }
 
 /// Partial results as the result's elements.
-fn narrow<T: Pod>(pool: &HostPool, wide: Buffer, out: &TensorSpec, f: impl Fn(f64) -> T) -> Result<Buffer> {
+fn narrow<T: Pattern>(pool: &HostPool, wide: Buffer, out: &TensorSpec, f: impl Fn(f64) -> T) -> Result<Buffer> {
     let wide = View::new(wide, Layout::contiguous(out.shape.clone()), DType::F64);
-    map(pool, &wide, &|x: &[f64], target: Target<'_, T>| each(x, target, &f))
+    map(pool, &wide, &map_bits(|x: &[f64], target: Target<'_, T>| each(x, target, &f)))
 }
 
 /// A reduction and its operand.

@@ -3,14 +3,14 @@
 use std::mem::MaybeUninit;
 
 use bytemuck::Pod;
-use ndarray::{ArrayView1, ArrayViewD, ArrayViewMutD, Axis, IxDyn, Zip};
+use ndarray::{ArrayView1, ArrayViewD, ArrayViewMutD, Axis};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::pool::HostPool;
 use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::op::arg_reduce::{ArgReduce, Extremum};
 use ubique_core::op::scan::{Scan, ScanOp};
-use ubique_core::{DType, Error, Result, TensorSpec};
+use ubique_core::{DType, Result, TensorSpec};
 
 use super::dtype::{Int, Number, Real, WithInt, WithNumber, with_int, with_number};
 use super::reduce::{larger, smaller, wide};
@@ -214,12 +214,9 @@ pub fn arg_reduce(pool: &HostPool, op: &ArgReduce, x: &View, out: &TensorSpec) -
             let count = spec.shape.elements()?;
             let mut out = UninitBuffer::<i64>::new(pool, count)?;
             if count > 0 {
-                let others = x.shape().removed(op.axis);
-                let mut target = ArrayViewMutD::from_shape(IxDyn(&others), out.as_mut_slice())
-                    .map_err(|e| Error::backend(format!("no result has extents {others}: {e}")))?;
-                Zip::from(&mut target).and(array::<T>(x)?.lanes(Axis(op.axis))).for_each(|slot, lane| {
+                for (lane, slot) in array::<T>(x)?.lanes(Axis(op.axis)).into_iter().zip(out.as_mut_slice()) {
                     slot.write(place(op.op, lane) as i64);
-                });
+                }
             }
             // SAFETY: the place of every line is written.
             Ok(unsafe { out.assume_init() })

@@ -1,6 +1,5 @@
 //! Sorting along an axis, line by line. Equal elements keep their order, and NaN comes last either way.
 
-use std::cmp::Ordering;
 use std::mem::MaybeUninit;
 
 use ndarray::{ArrayView1, ArrayViewMut1, Axis};
@@ -8,7 +7,7 @@ use ubique_core::backend::pool::HostPool;
 use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::backend::{Outputs, View};
 use ubique_core::op::sort::{Sort, TopK};
-use ubique_core::{Error, Result, TensorSpec};
+use ubique_core::{Error, Result, Scalar, TensorSpec};
 
 use super::dtype::{Number, WithNumber, with_number};
 use super::walk::target;
@@ -51,7 +50,7 @@ impl WithNumber for Call<'_> {
         let mut places = UninitBuffer::<i64>::new(pool, total)?;
         if total > 0 {
             let (len, axis) = (x.shape()[wanted.axis], Axis(wanted.axis));
-            let mut room: Vec<(T, usize)> = Vec::new();
+            let mut room: Vec<(u64, usize)> = Vec::new();
             room.try_reserve_exact(len)
                 .map_err(|e| Error::out_of_memory(format!("room to sort {len} elements: {e}")))?;
             let (mut to, mut at) = (target(values.as_mut_slice(), shape)?, target(places.as_mut_slice(), shape)?);
@@ -70,29 +69,39 @@ fn line<T: Number>(
     x: ArrayView1<'_, T>,
     to: ArrayViewMut1<'_, MaybeUninit<T>>,
     at: ArrayViewMut1<'_, MaybeUninit<i64>>,
-    room: &mut Vec<(T, usize)>,
+    room: &mut Vec<(u64, usize)>,
 ) {
     room.clear();
-    room.extend(x.iter().copied().zip(0..));
-    // Places are distinct, so that an unstable sort is a stable one.
-    let order = |a: &(T, usize), b: &(T, usize)| compare(a.0, b.0, wanted.descending).then(a.1.cmp(&b.1));
-    if wanted.count < room.len() {
-        room.select_nth_unstable_by(wanted.count, order);
-        room.truncate(wanted.count);
-    }
-    room.sort_unstable_by(order);
-    for ((to, at), &(value, place)) in to.into_iter().zip(at).zip(&*room) {
-        to.write(value);
+    room.extend(x.iter().map(|x| key(x.to_scalar(), wanted.descending)).zip(0..));
+    order(room, wanted.count);
+    for ((to, at), &(_, place)) in to.into_iter().zip(at).zip(&*room) {
+        to.write(x[place]);
         at.write(place as i64);
     }
 }
 
-/// The order of two elements; what differs from itself is NaN.
-#[allow(clippy::eq_op)]
-fn compare<T: Number>(a: T, b: T, descending: bool) -> Ordering {
-    match a.partial_cmp(&b) {
-        Some(order) if descending => order.reverse(),
-        Some(order) => order,
-        None => (a != a).cmp(&(b != b)),
+/// Brings the `count` smallest keys to the front, in order. Places are distinct, so that an unstable sort is a stable one.
+fn order(room: &mut Vec<(u64, usize)>, count: usize) {
+    if count < room.len() {
+        room.select_nth_unstable(count);
+        room.truncate(count);
     }
+    room.sort_unstable();
+}
+
+/// A number that is ordered as the elements are: one sort serves all dtypes.
+fn key(x: Scalar, descending: bool) -> u64 {
+    const SIGN: u64 = 1 << 63;
+    let ascending = match x {
+        Scalar::Float(x) if x.is_nan() => return u64::MAX,
+        // Both zeros are equal. Of negative floats the larger bits are the smaller number.
+        Scalar::Float(x) => match (x + 0.0).to_bits() {
+            bits if bits & SIGN == 0 => bits | SIGN,
+            bits => !bits,
+        },
+        Scalar::Int(x) => x as u64 ^ SIGN,
+        Scalar::UInt(x) => x,
+        Scalar::Bool(x) => x.into(),
+    };
+    if descending { !ascending } else { ascending }
 }

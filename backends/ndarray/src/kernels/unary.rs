@@ -11,7 +11,7 @@ use ubique_core::{DType, Error, Result, Scalar};
 
 use super::dtype::{Bits, Int, Number, Real, WithBits, WithInt, WithNumber, with_bits, with_int, with_number};
 use super::math;
-use super::walk::{self, Map, Target, each};
+use super::walk::{self, Map, Target, each, map_bits};
 use crate::view::reusable;
 
 /// Maps a lane to another.
@@ -24,7 +24,7 @@ pub fn unary(pool: &HostPool, op: Unary, x: &mut Operand<'_>) -> Result<Buffer> 
         type Output = Result<Buffer>;
         fn run<B: Bits>(self) -> Result<Buffer> {
             let kernel = bits::<B>(self.1, self.2.dtype)?;
-            run(self.0, self.2, &kernel)
+            run(self.0, self.2, &map_bits(kernel))
         }
     }
     struct OnInts<'r, 'v>(&'r HostPool, Unary, &'r mut Operand<'v>);
@@ -32,14 +32,14 @@ pub fn unary(pool: &HostPool, op: Unary, x: &mut Operand<'_>) -> Result<Buffer> 
         type Output = Result<Buffer>;
         fn run<T: Int>(self) -> Result<Buffer> {
             let kernel = int::<T>(self.1)?;
-            run(self.0, self.2, &kernel)
+            run(self.0, self.2, &map_bits(kernel))
         }
     }
     match (x.dtype, op) {
-        (DType::F32, Unary::IsNan | Unary::IsInf | Unary::IsFinite) => walk::map(pool, x, &test::<f32>(op)),
-        (DType::F64, Unary::IsNan | Unary::IsInf | Unary::IsFinite) => walk::map(pool, x, &test::<f64>(op)),
+        (DType::F32, Unary::IsNan | Unary::IsInf | Unary::IsFinite) => walk::map(pool, x, &map_bits(test::<f32>(op))),
+        (DType::F64, Unary::IsNan | Unary::IsInf | Unary::IsFinite) => walk::map(pool, x, &map_bits(test::<f64>(op))),
         (DType::F32, op) => match single(op) {
-            Some(kernel) => run(pool, x, &kernel),
+            Some(kernel) => run(pool, x, &map_bits(kernel)),
             None => run_real::<f32>(pool, op, x),
         },
         (DType::F64, op) => run_real::<f64>(pool, op, x),
@@ -61,14 +61,13 @@ fn run<T: Pod>(pool: &HostPool, x: &mut Operand<'_>, kernel: &Map<'_, T, T>) -> 
 
 fn run_real<T: Real>(pool: &HostPool, op: Unary, x: &mut Operand<'_>) -> Result<Buffer> {
     match real::<T>(op) {
-        Some(kernel) => run(pool, x, &kernel),
+        Some(kernel) => run(pool, x, &map_bits(kernel)),
         // The others are worth f64 even for f32: they are composed of several functions.
         None => {
             let f = op.float_fn();
             let narrow = |y: f64| T::from(y).unwrap_or_else(T::nan);
-            run(pool, x, &move |x: &[T], t: Target<'_, T>| {
-                each(x, t, |x| narrow(f(x.to_f64().unwrap_or(f64::NAN))));
-            })
+            let kernel = move |x: &[T], t: Target<'_, T>| each(x, t, |x| narrow(f(x.to_f64().unwrap_or(f64::NAN))));
+            run(pool, x, &map_bits(kernel))
         }
     }
 }
@@ -175,12 +174,11 @@ pub fn clamp(pool: &HostPool, op: &Clamp, x: &mut Operand<'_>) -> Result<Buffer>
             let Go(pool, op, x) = self;
             let bound = |b: Option<Scalar>| b.map(|b| b.to_bits::<T>(x.dtype)).transpose();
             let (min, max) = (bound(op.min)?, bound(op.max)?);
-            run(pool, x, &move |x: &[T], t: Target<'_, T>| {
-                each(x, t, |x| {
-                    let low = min.map_or(x, |min| if x < min { min } else { x });
-                    max.map_or(low, |max| if low > max { max } else { low })
-                });
-            })
+            let hold = move |x| {
+                let low = min.map_or(x, |min| if x < min { min } else { x });
+                max.map_or(low, |max| if low > max { max } else { low })
+            };
+            run(pool, x, &map_bits(move |x: &[T], t: Target<'_, T>| each(x, t, hold)))
         }
     }
     with_number(x.dtype, Go(pool, op, x))

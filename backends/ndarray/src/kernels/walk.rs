@@ -11,6 +11,7 @@ use ubique_core::backend::pool::HostPool;
 use ubique_core::backend::uninit::UninitBuffer;
 use ubique_core::{Error, Layout, Result, Shape};
 
+use super::dtype::Pattern;
 use crate::view::{contiguous, elements, strided};
 
 /// Elements of an operand that a kernel sees at a time.
@@ -31,6 +32,40 @@ pub type Map<'k, A, B> = dyn Fn(&[A], Target<'_, B>) + 'k;
 /// Maps two lanes; initialises all of the target, which is as long.
 pub type Pair<'k, A, B> = dyn Fn(Lane<'_, A>, Lane<'_, A>, Target<'_, B>) + 'k;
 
+/// A kernel of one operand as one of bit patterns.
+pub fn map_bits<A: Pattern, B: Pattern>(
+    kernel: impl Fn(&[A], Target<'_, B>),
+) -> impl Fn(&[A::Bits], Target<'_, B::Bits>) {
+    move |x, target| kernel(bytemuck::cast_slice(x), typed(target))
+}
+
+/// A kernel of two operands as one of bit patterns.
+pub fn pair_bits<A: Pattern, B: Pattern>(
+    kernel: fn(Lane<'_, A>, Lane<'_, A>, Target<'_, B>),
+) -> impl Fn(Lane<'_, A::Bits>, Lane<'_, A::Bits>, Target<'_, B::Bits>) {
+    fn lane<A: Pattern>(lane: Lane<'_, A::Bits>) -> Lane<'_, A> {
+        match lane {
+            Lane::Slice(slice) => Lane::Slice(bytemuck::cast_slice(slice)),
+            Lane::Scalar(bits) => Lane::Scalar(bytemuck::cast(bits)),
+        }
+    }
+    move |a, b, target| kernel(lane(a), lane(b), typed(target))
+}
+
+/// Elements to be written, from the bit patterns that they are.
+fn typed<T: Pattern>(target: Target<'_, T::Bits>) -> Target<'_, T> {
+    const { assert!(size_of::<T>() == size_of::<T::Bits>() && align_of::<T>() == align_of::<T::Bits>()) };
+    // SAFETY: of the same size and alignment, and any bits are a value of either.
+    unsafe { &mut *(target as *mut [MaybeUninit<T::Bits>] as *mut [MaybeUninit<T>]) }
+}
+
+/// Bit patterns to be written, of elements.
+pub fn untyped<T: Pattern>(target: Target<'_, T>) -> Target<'_, T::Bits> {
+    const { assert!(size_of::<T>() == size_of::<T::Bits>() && align_of::<T>() == align_of::<T::Bits>()) };
+    // SAFETY: as above.
+    unsafe { &mut *(target as *mut [MaybeUninit<T>] as *mut [MaybeUninit<T::Bits>]) }
+}
+
 /// A kernel that maps elements one by one.
 #[inline(always)]
 pub fn each<A: Copy, B>(x: &[A], target: Target<'_, B>, f: impl Fn(A) -> B) {
@@ -39,19 +74,49 @@ pub fn each<A: Copy, B>(x: &[A], target: Target<'_, B>, f: impl Fn(A) -> B) {
     });
 }
 
+#[inline(always)]
+fn pairs<A: Copy, B>(a: &[A], b: &[A], target: Target<'_, B>, f: impl Fn(A, A) -> B) {
+    target.iter_mut().zip(a).zip(b).for_each(|((slot, &a), &b)| {
+        slot.write(f(a, b));
+    });
+}
+
 /// A kernel that maps pairs of elements one by one.
 #[inline(always)]
-pub fn both<A: Copy, B>(a: Lane<'_, A>, b: Lane<'_, A>, target: Target<'_, B>, f: impl Fn(A, A) -> B) {
+pub fn both<A: Copy, B: Copy>(a: Lane<'_, A>, b: Lane<'_, A>, target: Target<'_, B>, f: impl Fn(A, A) -> B) {
     match (a, b) {
-        (Lane::Slice(a), Lane::Slice(b)) => target.iter_mut().zip(a).zip(b).for_each(|((slot, &a), &b)| {
-            slot.write(f(a, b));
-        }),
+        (Lane::Slice(a), Lane::Slice(b)) => pairs(a, b, target, f),
         (Lane::Slice(a), Lane::Scalar(b)) => each(a, target, |a| f(a, b)),
         (Lane::Scalar(a), Lane::Slice(b)) => each(b, target, |b| f(a, b)),
-        (Lane::Scalar(a), Lane::Scalar(b)) => target.iter_mut().for_each(|slot| {
-            slot.write(f(a, b));
-        }),
+        (Lane::Scalar(a), Lane::Scalar(b)) => target.fill(MaybeUninit::new(f(a, b))),
     }
+}
+
+/// As [`both`], for functions whose operands may change places: a loop less to build.
+#[inline(always)]
+pub fn both_commutative<A: Copy, B: Copy>(
+    a: Lane<'_, A>,
+    b: Lane<'_, A>,
+    target: Target<'_, B>,
+    f: impl Fn(A, A) -> B,
+) {
+    match (a, b) {
+        (Lane::Slice(a), Lane::Slice(b)) => pairs(a, b, target, f),
+        (Lane::Slice(x), Lane::Scalar(y)) | (Lane::Scalar(y), Lane::Slice(x)) => each(x, target, |x| f(x, y)),
+        (Lane::Scalar(a), Lane::Scalar(b)) => target.fill(MaybeUninit::new(f(a, b))),
+    }
+}
+
+/// As [`both`], for functions so slow that a choice for each element costs nothing: one loop to build instead of three.
+#[inline(always)]
+pub fn both_slow<A: Copy, B>(a: Lane<'_, A>, b: Lane<'_, A>, target: Target<'_, B>, f: impl Fn(A, A) -> B) {
+    let at = |lane: Lane<'_, A>, i: usize| match lane {
+        Lane::Slice(slice) => slice[i],
+        Lane::Scalar(x) => x,
+    };
+    target.iter_mut().enumerate().for_each(|(i, slot)| {
+        slot.write(f(at(a, i), at(b, i)));
+    });
 }
 
 /// Elements that are copied aside at a time.
