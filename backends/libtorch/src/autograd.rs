@@ -19,6 +19,6 @@ impl Drop for Guard {
 }
 
 unsafe extern "C" {
-    /// In `autograd.cpp`.
+    /// In `shim.cpp`.
     fn ubique_set_autograd(on: bool) -> bool;
 }

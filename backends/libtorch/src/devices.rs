@@ -1,5 +1,8 @@
 //! LibTorch's devices: of every kind that it knows, and why one is not there.
 
+use std::sync::LazyLock;
+
+use libloading::Library;
 use tch::{Cuda, Device, Kind};
 use ubique_core::DType;
 use ubique_core::backend::{DTypeUsage, DeviceInfo, DeviceKind, Unavailable};
@@ -9,10 +12,11 @@ use crate::dtype;
 /// Every device with what it is. Where a kind has none, one entry says why.
 pub fn all() -> Vec<(Device, DeviceInfo)> {
     let mut all = vec![(Device::Cpu, cpu())];
-    let count = usize::try_from(Cuda::device_count()).unwrap_or(0);
-    match count {
-        0 => all.push((Device::Cuda(0), cuda("CUDA, LibTorch".to_owned(), Some(no_cuda())))),
-        count => all.extend((0..count).map(|i| (Device::Cuda(i), cuda(format!("CUDA device {i}, LibTorch"), None)))),
+    match cuda_devices() {
+        Err(why) => all.push((Device::Cuda(0), cuda("CUDA, LibTorch".to_owned(), Some(why)))),
+        Ok(count) => {
+            all.extend((0..count).map(|i| (Device::Cuda(i), cuda(format!("CUDA device {i}, LibTorch"), None))))
+        }
     }
     all.push((Device::Mps, mps((!tch::utils::has_mps()).then(no_mps))));
     all.push((Device::Vulkan, vulkan((!tch::utils::has_vulkan()).then(no_vulkan))));
@@ -30,17 +34,27 @@ fn cuda(name: String, unavailable: Option<Unavailable>) -> DeviceInfo {
     info(name, DeviceKind::DiscreteGpu, 1, unavailable)
 }
 
-fn no_cuda() -> Unavailable {
-    let built = tch::utils::has_cudart();
-    Unavailable {
-        why: match built {
-            true => "LibTorch finds no CUDA device".to_owned(),
-            false => "this LibTorch was built without CUDA".to_owned(),
-        },
-        hint: Some(match built {
-            true => "install NVIDIA's driver, and check it with nvidia-smi".to_owned(),
-            false => "install a LibTorch with CUDA".to_owned(),
-        }),
+/// How many CUDA devices there are, or why none.
+fn cuda_devices() -> Result<usize, Unavailable> {
+    // LibTorch's part for CUDA needs CUDA's libraries, and the plugin has to load without them.
+    static PART: LazyLock<Result<(), String>> = LazyLock::new(|| {
+        // SAFETY: LibTorch's own library, whose code runs as that of the rest does; it is never unloaded.
+        let loaded = unsafe { Library::new(libloading::library_filename("torch_cuda")) };
+        loaded.map(std::mem::forget).map_err(|e| e.to_string())
+    });
+    let unavailable = |why: String, hint: &str| Unavailable { why, hint: Some(hint.to_owned()) };
+    if let Err(why) = &*PART {
+        return Err(unavailable(
+            format!("LibTorch's part for CUDA cannot be loaded: {why}"),
+            "tools/install-libtorch.sh --cuda installs it with CUDA's libraries",
+        ));
+    }
+    match usize::try_from(Cuda::device_count()) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(unavailable(
+            "LibTorch finds no CUDA device".to_owned(),
+            "install NVIDIA's driver, and check it with nvidia-smi",
+        )),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Element types: what LibTorch computes with, and how it holds those that it does not.
 
+use std::ffi::c_int;
+
 use tch::Kind;
 use ubique_core::{DType, Scalar};
 
@@ -19,6 +21,23 @@ pub fn kind(dtype: DType) -> Kind {
         DType::Bool => Kind::Bool,
         // A dtype that came later, which the devices do not list.
         _ => Kind::ComplexDouble,
+    }
+}
+
+/// LibTorch's own number for a type, of those that [`kind`] gives.
+pub fn kind_number(kind: Kind) -> c_int {
+    match kind {
+        Kind::Uint8 => 0,
+        Kind::Int8 => 1,
+        Kind::Int16 => 2,
+        Kind::Int => 3,
+        Kind::Int64 => 4,
+        Kind::Half => 5,
+        Kind::Float => 6,
+        Kind::Double => 7,
+        Kind::Bool => 11,
+        Kind::BFloat16 => 15,
+        _ => -1,
     }
 }
 

@@ -29,7 +29,10 @@ impl From<Failure> for Error {
             Failure::Checked(error) => return error,
             Failure::Torch(error) => error,
         };
-        let said = error.to_string();
+        let said = match error {
+            TchError::Torch(said) => said,
+            other => other.to_string(),
+        };
         // The first line says what happened; the others are a trace of LibTorch's own calls.
         let what = said.lines().next().unwrap_or_default().to_owned();
         let says = |words: &[&str]| words.iter().any(|word| said.contains(word));

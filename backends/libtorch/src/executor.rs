@@ -35,7 +35,8 @@ impl LibTorchExecutor {
                     let text = format!("the kernel gave {} outputs instead of {}", made.len(), outputs.len());
                     return Err(Error::backend(text).into());
                 }
-                let buffers = made.into_iter().zip(outputs).map(|(tensor, spec)| memory::store(tensor, spec, self.device));
+                let buffers =
+                    made.into_iter().zip(outputs).map(|(tensor, spec)| memory::store(tensor, spec, self.device));
                 buffers.collect::<Made<_>>().map(Several::Many)
             }
         }

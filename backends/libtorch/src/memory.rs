@@ -1,5 +1,6 @@
 //! LibTorch's memory as buffers, and operands as LibTorch's tensors.
 
+use std::ffi::{c_int, c_void};
 use std::ops::Deref;
 
 use tch::{Device, Kind, Tensor};
@@ -7,7 +8,7 @@ use ubique_core::backend::View;
 use ubique_core::backend::buffer::{Buffer, INLINE_BYTES, Storage};
 use ubique_core::{DType, Error, HostTensor, Layout, Shape, TensorSpec};
 
-use crate::dtype::{ints, kind};
+use crate::dtype::{ints, kind, kind_number};
 use crate::error::Made;
 
 /// A tensor of LibTorch, row-major.
@@ -18,7 +19,7 @@ struct Memory {
     bytes: usize,
     on_host: bool,
     /// The memory, where the tensor is one that only looks at it.
-    _host: Option<HostTensor>,
+    _host: Option<Box<HostTensor>>,
 }
 
 // SAFETY: the tensor is never written after it was made, and LibTorch's counts of references are atomic.
@@ -74,16 +75,12 @@ impl Operand<'_> {
 
 /// A result of a kernel as a buffer, row-major and in the dtype that it has to have.
 pub fn store(tensor: Tensor, spec: &TensorSpec, device: Device) -> Made<Buffer> {
-    let mut tensor = tensor;
-    let wanted = kind(spec.dtype);
-    if tensor.f_kind()? != wanted {
-        tensor = tensor.f_to_kind(wanted)?;
-    }
-    if !tensor.is_contiguous() {
-        tensor = tensor.f_contiguous()?;
-    }
-    let bytes = spec.shape.bytes(spec.dtype)?;
-    if tensor.numel() * spec.dtype.size() != bytes {
+    let (bytes, kind) = (spec.shape.bytes(spec.dtype)?, kind(spec.dtype));
+    let tensor = match row_major_bytes(&tensor, kind) {
+        Some(_) => tensor,
+        None => tensor.f_to_kind(kind)?.f_contiguous()?,
+    };
+    if row_major_bytes(&tensor, kind) != Some(bytes) {
         let (given, wanted) = (tensor.size(), &spec.shape);
         return Err(Error::backend(format!("LibTorch gave a result of {given:?} instead of {wanted}")).into());
     }
@@ -91,6 +88,19 @@ pub fn store(tensor: Tensor, spec: &TensorSpec, device: Device) -> Made<Buffer> 
     debug_assert_eq!(tensor.size(), *ints(&spec.shape));
     let on_host = device == Device::Cpu;
     Ok(Buffer::new(Memory { tensor, shape: spec.shape.clone(), dtype: spec.dtype, bytes, on_host, _host: None }))
+}
+
+/// How many bytes a tensor of a kind has, if it is one and lies row-major.
+#[inline]
+fn row_major_bytes(tensor: &Tensor, kind: Kind) -> Option<usize> {
+    // SAFETY: a live tensor, of which the function only reads what it is.
+    let bytes = unsafe { ubique_row_major_bytes(tensor.as_ptr().cast(), kind_number(kind)) };
+    usize::try_from(bytes).ok()
+}
+
+unsafe extern "C" {
+    /// In `shim.cpp`: -1 for a tensor of another kind or layout.
+    fn ubique_row_major_bytes(tensor: *const c_void, kind: c_int) -> i64;
 }
 
 /// Host data on a device: on the CPU without a copy, unless it is only a few bytes.
@@ -108,7 +118,7 @@ pub fn upload(data: HostTensor, device: Device) -> Made<Buffer> {
         return store(tensor.f_to_device(device)?, &spec, device);
     }
     let TensorSpec { shape, dtype } = spec;
-    Ok(Buffer::new(Memory { tensor, shape, dtype, bytes, on_host: true, _host: Some(data) }))
+    Ok(Buffer::new(Memory { tensor, shape, dtype, bytes, on_host: true, _host: Some(Box::new(data)) }))
 }
 
 /// The elements that a view means.
@@ -131,20 +141,15 @@ fn part(tensor: &Tensor, kind: Kind, layout: &Layout) -> Made {
     if layout.elements() == 0 {
         return Ok(Tensor::f_empty(&*size, (kind, tensor.device()))?);
     }
-    let line = tensor.f_view([-1])?;
-    let line = if line.f_kind()? == kind { line } else { line.f_view_dtype(kind)? };
-    if layout.is_contiguous() {
-        let (start, len) = (layout.offset() as i64, layout.elements() as i64);
-        return Ok(line.f_narrow(0, start, len)?.f_view(&*size)?);
-    }
+    let typed = (tensor.f_kind()? != kind).then(|| tensor.f_view_dtype(kind)).transpose()?;
+    let tensor = typed.as_ref().unwrap_or(tensor);
     let axes = || layout.shape().iter().zip(layout.strides().iter()).enumerate();
     let backwards = axes().filter(|(_, (_, stride))| **stride < 0);
     let reach = backwards.clone().map(|(_, (&extent, stride))| (extent - 1) * stride.unsigned_abs()).sum::<usize>();
     let strides: Vec<i64> = axes().map(|(_, (_, stride))| stride.unsigned_abs() as i64).collect();
-    // Relative to the tensor's own beginning, which LibTorch counts from the beginning of its memory.
-    let first = (layout.offset() - reach) as i64;
-    let from = line.f_narrow(0, first, line.numel() as i64 - first)?;
-    let forwards = from.f_as_strided(&*size, &strides, None)?;
+    // LibTorch counts from the beginning of its memory, and not of the tensor.
+    let start = tensor.f_storage_offset()? + (layout.offset() - reach) as i64;
+    let forwards = tensor.f_as_strided(&*size, &strides, start)?;
     let turned: Vec<i64> = backwards.map(|(axis, _)| axis as i64).collect();
     Ok(if turned.is_empty() { forwards } else { forwards.f_flip(&turned)? })
 }

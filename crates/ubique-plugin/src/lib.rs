@@ -1,7 +1,8 @@
 //! Backends that are loaded at run time.
 //!
 //! A library that exports `ubique_backend_v1` (see `include/ubique_backend_v1.h`) is a backend. Linking this crate makes the
-//! registry load those that `UBIQUE_PLUGIN_PATH` and the key `plugins` of the config files name. One that does not load is
+//! registry load those that `UBIQUE_PLUGIN_PATH` and the key `plugins` of the config files name, and those in the user's folder
+//! of data, under `ubique/plugins`. One that does not load is
 //! listed with the reason, and the others work.
 //!
 //! A backend in Rust exports its table with [`export`].

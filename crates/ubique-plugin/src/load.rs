@@ -18,7 +18,11 @@ pub const VARIABLE: &str = "UBIQUE_PLUGIN_PATH";
 /// The numbers that backends outside the main repository have.
 const IDS: std::ops::RangeInclusive<u8> = 128..=255;
 
-/// Every library that the environment and the config files name, loaded.
+/// Backends of ours that come as plugins because they link what most machines lack: the name, and how to install it.
+const OPTIONAL: [(&str, &str); 1] =
+    [("libtorch", "tools/install-libtorch.sh in ubique's repository installs it, and LibTorch from PyPI")];
+
+/// Every library that the environment, the config files and the user's folder of plugins name, loaded.
 pub fn all() -> Loaded {
     let (paths, mut loaded) = find();
     let mut ids = BTreeSet::new();
@@ -28,12 +32,29 @@ pub fn all() -> Loaded {
             Err(why) => loaded.rejected.push(reject(&path, why)),
         }
     }
+    OPTIONAL.into_iter().for_each(|(name, install)| explain_absence(&mut loaded, name, install));
     loaded
+}
+
+/// Says how to get a backend that could be here.
+fn explain_absence(loaded: &mut Loaded, name: &str, install: &str) {
+    if loaded.backends.iter().any(|backend| backend.name() == name) {
+        return;
+    }
+    let hint = Some(install.to_owned());
+    match loaded.rejected.iter_mut().find(|rejected| rejected.name == name) {
+        Some(rejected) => rejected.why.hint = hint,
+        None => {
+            let why = Unavailable { why: "its plugin is not installed".to_owned(), hint };
+            loaded.rejected.push(Rejected { name: name.to_owned(), why });
+        }
+    }
 }
 
 fn reject(path: &Path, why: String) -> Rejected {
     let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
-    let name = name.strip_prefix("lib").unwrap_or(&name).to_owned();
+    let name = name.strip_prefix("lib").unwrap_or(&name);
+    let name = name.strip_prefix("ubique_").unwrap_or(name).to_owned();
     Rejected { name, why: Unavailable { why: format!("{}: {why}", path.display()), hint: None } }
 }
 
@@ -48,6 +69,7 @@ fn find() -> (Vec<PathBuf>, Loaded) {
             loaded.rejected.push(Rejected { name: "plugins".to_owned(), why });
         }
     }
+    named.extend(config::plugin_folder().filter(|folder| folder.is_dir()));
     let mut paths = Vec::new();
     for place in named.into_iter().filter(|place| !place.as_os_str().is_empty()) {
         match libraries(&place) {

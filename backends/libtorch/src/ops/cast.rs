@@ -12,8 +12,8 @@ use crate::error::Made;
 /// Whether LibTorch can go from one dtype to the other without the host.
 pub fn supports(from: DType, to: DType) -> bool {
     let wide = |dtype| dtype == DType::U64;
-    let stored = from.is_stored() || to.is_stored();
-    !stored && !(wide(from) && to.is_float()) && !(wide(to) && from.is_float())
+    let lacks = |a: DType, b: DType| a.is_stored() || wide(a) && b.is_float();
+    !lacks(from, to) && !lacks(to, from)
 }
 
 pub fn cast(op: &Cast, call: &Call<'_>) -> Made {

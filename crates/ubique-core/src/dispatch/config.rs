@@ -121,6 +121,11 @@ fn user_file() -> Option<PathBuf> {
     user_path().filter(|path| path.is_file())
 }
 
+/// The user's folder of installed plugins, where libraries need no line in a config file.
+pub fn plugin_folder() -> Option<PathBuf> {
+    Some(dirs::data_dir()?.join("ubique").join("plugins"))
+}
+
 /// Where the user's file is, or would be.
 pub fn user_path() -> Option<PathBuf> {
     Some(dirs::config_dir()?.join("ubique").join(FILE))

@@ -3,9 +3,8 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null;
 
-use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::{Backend, OpenOptions, Operand, Several, Support, View};
-use ubique_core::{Error, Op, Result};
+use ubique_core::{Error, Op};
 
 use super::handles::{
     BufferHandle, DeviceHandle, Few, Foreign, OpHandle, buffer, device, list, op, spec, specs, view, write_info,
@@ -144,9 +143,7 @@ pub unsafe extern "C" fn download(
 ) -> abi::Code {
     let body = || {
         // SAFETY: a live handle, a valid view and room for that many bytes, by the contract.
-        let (device, raw) = unsafe { (device(handle), &*raw) };
-        // SAFETY: as above.
-        let view = unsafe { view(raw, buffer(raw.buffer), buffer(raw.buffer).buffer()?)? };
+        let (device, view) = unsafe { (device(handle), view(&*raw, buffer((*raw).buffer))?) };
         let host = device.executor.download(&view)?.wait()?;
         let source = host.bytes();
         if source.len() != bytes {
@@ -195,7 +192,11 @@ pub unsafe extern "C" fn execute(
         // SAFETY: live handles and valid lists, by the contract.
         let (device, op, raw, outputs) =
             unsafe { (device(handle), op(prepared), list(inputs, input_count), specs(list(outputs, output_count))?) };
-        let mut views = raw.iter().map(operand).collect::<Result<Few<View>>>()?;
+        let mut views = Few::<View>::new();
+        for raw in raw {
+            // SAFETY: a valid view of a live handle, by the contract.
+            views.push(unsafe { view(raw, buffer(raw.buffer)) }?);
+        }
         let mut operands: Few<Operand<'_>> = views
             .iter_mut()
             .zip(raw)
@@ -228,15 +229,6 @@ pub unsafe extern "C" fn execute(
     };
     // SAFETY: the host passes a place for an error.
     unsafe { guarded(error, body) }
-}
-
-/// An operand; one that was given away is taken out of its handle, so that its buffer has one holder here too.
-fn operand(raw: &abi::View) -> Result<View> {
-    // SAFETY: a live handle, by the contract.
-    let handle = unsafe { buffer(raw.buffer) };
-    let memory: Buffer = if raw.owned != 0 { handle.take()? } else { handle.buffer()? };
-    // SAFETY: a valid view, by the contract.
-    unsafe { view(raw, handle, memory) }
 }
 
 pub unsafe extern "C" fn flush(handle: *mut abi::Device, error: *mut abi::Error) -> abi::Code {

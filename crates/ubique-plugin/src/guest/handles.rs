@@ -67,13 +67,24 @@ impl BufferHandle {
         self.held().buffer = Some(buffer);
     }
 
-    /// The row-major layout of a shape from the buffer's start.
-    fn row_major(&self, shape: Shape) -> Arc<Layout> {
+    /// The buffer, given away or not, with the row-major layout of a shape from its start.
+    fn row_major(&self, shape: &[usize], dtype: DType, owned: bool) -> Result<(Buffer, Arc<Layout>)> {
         let mut held = self.held();
-        match &held.layout {
-            Some(layout) if *layout.shape() == shape => layout.clone(),
-            _ => held.layout.insert(Arc::new(Layout::contiguous(shape))).clone(),
+        let Held { buffer, layout } = &mut *held;
+        let layout = match layout {
+            Some(layout) if **layout.shape() == *shape => layout.clone(),
+            _ => {
+                let shape = Shape::from(shape);
+                shape.elements()?;
+                layout.insert(Arc::new(Layout::contiguous(shape))).clone()
+            }
+        };
+        let memory = buffer.as_ref().ok_or_else(given_away)?;
+        if memory.byte_len() / dtype.size() < layout.elements() {
+            return Err(Error::backend(format!("{dtype}{} does not fit its buffer", layout.shape())));
         }
+        let memory = if owned { buffer.take() } else { Some(memory.clone()) };
+        Ok((memory.ok_or_else(given_away)?, layout))
     }
 }
 
@@ -132,19 +143,22 @@ pub unsafe fn specs(raw: &[abi::Spec]) -> Result<Few<TensorSpec>> {
     raw.iter().map(|one| unsafe { spec(one) }).collect()
 }
 
-/// A view of a buffer.
+/// A view of a buffer. One that was given away is taken out of its handle, so that it has one holder here too.
 ///
 /// # Safety
 /// Shape and strides are valid for `rank` elements.
-pub unsafe fn view(raw: &abi::View, handle: &BufferHandle, buffer: Buffer) -> Result<View> {
+pub unsafe fn view(raw: &abi::View, handle: &BufferHandle) -> Result<View> {
+    let (rank, dtype, owned) = (raw.spec.rank as usize, dtype(raw.spec.dtype)?, raw.owned != 0);
     // SAFETY: as the caller promises.
-    let (spec, strides) = unsafe { (spec(&raw.spec)?, list(raw.strides, raw.spec.rank as usize)) };
-    let elements = buffer.byte_len() / spec.dtype.size();
-    if raw.contiguous != 0 && raw.offset == 0 && spec.shape.elements()? <= elements {
-        return Ok(View::new(buffer, handle.row_major(spec.shape), spec.dtype));
+    let (shape, strides) = unsafe { (list(raw.spec.shape, rank), list(raw.strides, rank)) };
+    if raw.contiguous != 0 && raw.offset == 0 {
+        let (buffer, layout) = handle.row_major(shape, dtype, owned)?;
+        return Ok(View { buffer, layout, dtype });
     }
-    let layout = Layout::strided(spec.shape, Strides::from_slice(strides), raw.offset, elements)?;
-    Ok(View::new(buffer, layout, spec.dtype))
+    let buffer = if owned { handle.take()? } else { handle.buffer()? };
+    let elements = buffer.byte_len() / dtype.size();
+    let layout = Layout::strided(Shape::from(shape), Strides::from_slice(strides), raw.offset, elements)?;
+    Ok(View::new(buffer, layout, dtype))
 }
 
 /// Memory that the host has handed over, released with the last use.

@@ -1,11 +1,12 @@
 //! An opened device: its handle, and the ops prepared on it.
 
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 use ubique_core::backend::OpenOptions;
 use ubique_core::{Error, Op, Result};
 
-use super::ops::{Prepared, Prepares};
+use super::ops::{Known, Prepared, Prepares};
 use super::table::Table;
 use crate::abi;
 use crate::text::{self, NO_ERROR};
@@ -39,8 +40,8 @@ impl Device {
         Ok(Device { table, handle, prepares: Prepares::default() })
     }
 
-    /// The backend's handle of an op; `None` where it has no kernel for it.
-    pub fn prepared(&self, op: &Op) -> Option<std::sync::Arc<Prepared>> {
+    /// The op as the backend knows it.
+    pub fn known(&self, op: &Op) -> Arc<Known> {
         self.prepares.find(op, || Prepared::new(self, op))
     }
 }

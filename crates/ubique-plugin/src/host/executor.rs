@@ -85,17 +85,13 @@ impl Executor for PluginExecutor {
     }
 
     fn supports(&self, op: &Op, inputs: &[TensorSpec]) -> Support {
-        let Some(prepared) = self.device.prepared(op) else { return Support::No };
-        let ask = |specs: &[abi::Spec]| {
+        let native = self.device.known(op).supports(inputs, |prepared| {
+            let specs: Vec<abi::Spec> = inputs.iter().map(spec).collect();
+            let Device { table, handle, .. } = &*self.device;
             // SAFETY: both handles are live, and the list is valid for the call.
-            unsafe { (self.device.table.supports)(self.device.handle, prepared.handle, specs.as_ptr(), specs.len()) }
-        };
-        let answer = match inputs {
-            [a] => ask(&[spec(a)]),
-            [a, b] => ask(&[spec(a), spec(b)]),
-            more => ask(&more.iter().map(spec).collect::<Vec<_>>()),
-        };
-        if answer == 0 { Support::No } else { Support::Native }
+            unsafe { (table.supports)(*handle, prepared.handle, specs.as_ptr(), specs.len()) != 0 }
+        });
+        if native { Support::Native } else { Support::No }
     }
 
     fn upload(&self, data: HostTensor) -> Result<Buffer> {
@@ -131,8 +127,9 @@ impl Executor for PluginExecutor {
     }
 
     fn execute(&self, op: &Op, inputs: &mut [Operand<'_>], outputs: &[TensorSpec]) -> Result<Outputs> {
-        let prepared = self.device.prepared(op);
-        let prepared = prepared.ok_or_else(|| Error::unsupported("the backend no longer has a kernel for this"))?;
+        let known = self.device.known(op);
+        let prepared =
+            known.prepared.as_ref().ok_or_else(|| Error::unsupported("the backend no longer has a kernel for this"))?;
         let mut few = [null_mut(); 4];
         let mut many = vec![null_mut(); if outputs.len() > few.len() { outputs.len() } else { 0 }];
         let results = if many.is_empty() { &mut few[..outputs.len()] } else { &mut many[..] };

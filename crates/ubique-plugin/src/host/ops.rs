@@ -1,17 +1,19 @@
 //! Ops in the backend's own form. Reading one from its text takes microseconds, so the recent ones are kept.
 
+use std::cell::RefCell;
 use std::ffi::CString;
-use std::ptr::null_mut;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use rustc_hash::FxHashMap;
-use ubique_core::Op;
+use ubique_core::{Op, TensorSpec};
 
 use super::device::Device;
 use crate::abi;
 use crate::text::NO_ERROR;
 
-/// How many ops of one name are kept. More are rare: they differ in parameters only, as fills with different values do.
+/// How many ops of one name are kept, and how many answers for each. More are rare: ops of one name differ in parameters
+/// only, as fills with different values do.
 const KEPT: usize = 16;
 
 /// The backend's handle of an op.
@@ -45,31 +47,79 @@ impl Drop for Prepared {
     }
 }
 
-/// What preparing an op gave: `None` where the backend has no kernel for it.
-type Known = (Op, Option<Arc<Prepared>>);
+/// An op as the backend knows it.
+pub struct Known {
+    op: Op,
+    /// `None` where the backend has no kernel for it.
+    pub prepared: Option<Prepared>,
+    /// What the backend said about operands that came lately.
+    answers: RwLock<Vec<(Vec<TensorSpec>, bool)>>,
+}
 
-/// The ops prepared so far, by name.
+impl Known {
+    /// Whether the backend takes these operands: what it said before, or what it says now.
+    pub fn supports(&self, inputs: &[TensorSpec], ask: impl FnOnce(&Prepared) -> bool) -> bool {
+        let Some(prepared) = &self.prepared else { return false };
+        {
+            let answers = self.answers.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, answer)) = answers.iter().find(|(specs, _)| specs == inputs) {
+                return *answer;
+            }
+        }
+        let answer = ask(prepared);
+        let mut answers = self.answers.write().unwrap_or_else(PoisonError::into_inner);
+        if answers.len() >= KEPT {
+            answers.remove(0);
+        }
+        answers.push((inputs.to_vec(), answer));
+        answer
+    }
+}
+
+/// The ops known so far, by name.
 #[derive(Default)]
-pub struct Prepares(RwLock<FxHashMap<&'static str, Vec<Known>>>);
+pub struct Prepares(RwLock<FxHashMap<&'static str, Vec<Arc<Known>>>>);
+
+/// An op found lately, and the list that it was found in, by its address. It is only looked at while that list lives, and
+/// gone where the list is.
+type Recent = (*const Prepares, Weak<Known>);
+
+thread_local! {
+    /// What this thread found lately, by the ops' names. Running an op looks for it twice.
+    static RECENT: RefCell<[Recent; 32]> = const { RefCell::new([const { (null(), Weak::new()) }; 32]) };
+}
 
 impl Prepares {
     /// The op as prepared before, or as `prepare` prepares it now.
-    pub fn find(&self, op: &Op, prepare: impl FnOnce() -> Option<Prepared>) -> Option<Arc<Prepared>> {
+    pub fn find(&self, op: &Op, prepare: impl FnOnce() -> Option<Prepared>) -> Arc<Known> {
         let name = op.name();
+        let place = (name.as_ptr().addr() >> 2) % 32;
+        let recent = RECENT.with_borrow(|recent| {
+            let (list, known) = &recent[place];
+            if std::ptr::eq(*list, self) { known.upgrade().filter(|known| known.op == *op) } else { None }
+        });
+        recent.unwrap_or_else(|| {
+            let found = self.look_up(name, op, prepare);
+            RECENT.with_borrow_mut(|recent| recent[place] = (self, Arc::downgrade(&found)));
+            found
+        })
+    }
+
+    fn look_up(&self, name: &'static str, op: &Op, prepare: impl FnOnce() -> Option<Prepared>) -> Arc<Known> {
         {
             let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some((_, prepared)) = known.get(name).and_then(|list| list.iter().find(|(other, _)| other == op)) {
-                return prepared.clone();
+            if let Some(known) = known.get(name).and_then(|list| list.iter().find(|known| known.op == *op)) {
+                return known.clone();
             }
         }
-        let prepared = prepare().map(Arc::new);
+        let new = Arc::new(Known { op: op.clone(), prepared: prepare(), answers: RwLock::default() });
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let list = known.entry(name).or_default();
         if list.len() >= KEPT {
             list.remove(0);
         }
-        list.push((op.clone(), prepared.clone()));
-        prepared
+        list.push(new.clone());
+        new
     }
 
     pub fn clear(&mut self) {

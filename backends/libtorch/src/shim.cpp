@@ -1,7 +1,9 @@
-// What `tch` does not reach: whether LibTorch's calls go through its differentiation in this thread.
+// What `tch` does not reach, or only by several calls.
 
+#include <ATen/core/TensorBase.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+// Whether LibTorch's calls go through its differentiation in this thread. Gives what it was before.
 extern "C" bool ubique_set_autograd(bool on) noexcept {
     using c10::autograd_dispatch_keyset_with_ADInplaceOrView;
     c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
@@ -13,4 +15,10 @@ extern "C" bool ubique_set_autograd(bool on) noexcept {
     }
     c10::impl::_force_tls_local_dispatch_key_set(keys);
     return before;
+}
+
+// The bytes of a tensor of a kind that lies row-major, or -1 for another.
+extern "C" int64_t ubique_row_major_bytes(const at::TensorBase *tensor, int kind) noexcept {
+    const bool fits = static_cast<int>(tensor->scalar_type()) == kind && tensor->is_contiguous();
+    return fits ? static_cast<int64_t>(tensor->nbytes()) : -1;
 }

@@ -1,0 +1,77 @@
+//! The library as a program meets it: found, loaded, listed and run through the plugin's interface.
+
+use std::sync::LazyLock;
+
+use ubique_core::dispatch::State;
+use ubique_core::{Device, Dispatch, ErrorKind, HostTensor, Tensor};
+use ubique_flex as _;
+use ubique_libtorch as _;
+use ubique_plugin as _;
+
+/// Makes the library that lies beside this program a plugin. Every test begins with it.
+fn load() {
+    static LOADED: LazyLock<()> = LazyLock::new(|| {
+        let program = std::env::current_exe().expect("a program has a path");
+        let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        let library = program.with_file_name(format!("{prefix}ubique_libtorch{suffix}"));
+        // SAFETY: the other tests wait here, and nothing has asked for the environment yet.
+        unsafe { std::env::set_var("UBIQUE_PLUGIN_PATH", library) };
+        ubique_core::backend::registry::backends();
+    });
+    *LOADED
+}
+
+fn device() -> Device {
+    load();
+    Device::new("libtorch").expect("LibTorch has a CPU everywhere")
+}
+
+#[test]
+fn every_kind_of_device_is_listed_with_what_is_missing() {
+    load();
+    let probed = Dispatch::probe().into_iter().find(|probed| probed.backend == "libtorch").expect("it is listed");
+    let State::Ready(devices) = probed.state else { panic!("libtorch is {:?}", probed.state) };
+    let classes: Vec<u8> = devices.iter().map(|info| info.class).collect();
+    assert_eq!((classes[0], classes.contains(&1), classes.contains(&2), classes.contains(&3)), (0, true, true, true));
+    assert!(devices[0].unavailable.is_none());
+    for (index, info) in devices.iter().enumerate().filter(|(_, info)| info.unavailable.is_some()) {
+        let error = Device::new(&format!("libtorch:{index}")).expect_err("it is not there");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(info.unavailable.as_ref().is_some_and(|why| why.hint.is_some()), "{} has no hint", info.name);
+    }
+    assert_eq!(Device::new("libtorch:99").expect_err("there are not so many").kind(), ErrorKind::Device);
+}
+
+#[test]
+fn options_are_granted_or_refused() {
+    load();
+    Device::new("libtorch?threads=2").expect("LibTorch has threads");
+    assert_eq!(Device::new("libtorch?memory=1").expect_err("it takes no limit").kind(), ErrorKind::Value);
+}
+
+#[test]
+fn memory_goes_there_and_back_as_it_is() {
+    let (device, flex) = (device(), Device::new("flex").expect("flex opens everywhere"));
+    let at = |tensor: &Tensor| tensor.to_host().expect("a download").bytes().as_ptr();
+    let data: Vec<f32> = (0..4096).map(|i| i as f32).collect();
+    let address = data.as_ptr().cast::<u8>();
+    let there = Tensor::from_vec(data, [64, 64], &device).expect("an upload");
+    assert_eq!(at(&there), address);
+    assert_eq!(at(&there.to_device(&flex).expect("a transfer")), address);
+    let made = there.add(1.0).expect("a sum");
+    let over = made.to_device(&flex).expect("a transfer");
+    assert_eq!(at(&made), at(&over));
+    assert_eq!(over.to_vec::<f32>().expect("values")[4095], 4096.0);
+}
+
+#[test]
+fn what_is_wrong_is_an_error_and_the_device_goes_on() {
+    let device = device();
+    let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0], [3], &device).expect("an upload");
+    let outside = Tensor::from_vec(vec![7i64], [1], &device).expect("an upload");
+    assert_eq!(x.index_select(0, &outside).expect_err("there is no element 7").kind(), ErrorKind::Index);
+    let host = HostTensor::from_vec(vec![0.0f32; 4], [2, 2]).expect("a matrix");
+    let singular = Tensor::from_host(host, &device).expect("an upload");
+    assert!(singular.inverse().expect_err("it has no inverse").message().contains("singular"));
+    assert_eq!(x.mul(2.0).and_then(|y| y.to_vec::<f32>()).expect("a product"), [2.0, 4.0, 6.0]);
+}
