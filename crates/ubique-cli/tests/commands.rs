@@ -2,12 +2,14 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 fn ubique(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ubique"));
-    command.args(args).env_remove("UBIQUE_DEVICE");
+    // Without what the user of this machine has installed.
+    command.args(args).env_remove("UBIQUE_DEVICE").env("XDG_DATA_HOME", "/nowhere");
     command
 }
 
@@ -46,6 +48,39 @@ fn write_data(dir: &Path, count: usize) {
         std::fs::write(dir.join(format!("{name}-images-idx3-ubyte")), images).unwrap();
         std::fs::write(dir.join(format!("{name}-labels-idx1-ubyte")), labels).unwrap();
     }
+}
+
+/// Probing everything takes less than 200 ms where there is no driver to wait for. The machine may be busy with other
+/// tests, so the best of several runs counts.
+#[test]
+fn probing_is_quick() {
+    let time = || {
+        let start = Instant::now();
+        assert!(run(&["devices"]).status.success());
+        start.elapsed()
+    };
+    let best = (0..40).map(|_| time()).find(|time| *time < Duration::from_millis(200));
+    assert!(best.is_some(), "no run took less than 200 ms");
+}
+
+#[test]
+fn a_backend_that_could_be_installed_is_explained() {
+    let devices = json(&run(&["devices", "--json"]))["devices"].as_array().unwrap().clone();
+    let libtorch = devices.iter().find(|d| d["device"] == "libtorch").unwrap();
+    assert_eq!(libtorch["state"], "unavailable");
+    assert!(libtorch["why"].as_str().unwrap().contains("tools/install-libtorch.sh"));
+    assert!(reason(&run(&["verify", "--device", "libtorch"])).contains("tools/install-libtorch.sh"));
+}
+
+#[test]
+fn ops_are_listed_in_a_form_that_plugins_read() {
+    let ops = json(&run(&["ops", "--json"]))["ops"].as_array().unwrap().clone();
+    let softmax = ops.iter().find(|op| op["name"] == "softmax").unwrap();
+    assert!(softmax["op"]["softmax"]["axis"].is_u64());
+    assert_eq!(softmax["operands"], softmax["results"]);
+    let forms = json(&run(&["ops", "--op", "conv", "--json"]))["ops"].as_array().unwrap().len();
+    assert!(forms > 10, "{forms} forms of conv");
+    assert_eq!(run(&["ops", "--op", "nothing"]).status.code(), Some(2));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod bench;
 mod devices;
 mod doctor;
+mod ops;
 mod predict;
 mod train;
 mod verify;
@@ -37,6 +38,8 @@ enum Command {
     Predict(predict::Predict),
     /// Measure this machine's devices on standard work.
     Bench(bench::Bench),
+    /// List every op with an example of its JSON, operands and results: what a plugin is given.
+    Ops(ops::Ops),
     /// Check every op of a device against the f64 reference.
     Verify(verify::Verify),
 }
@@ -76,6 +79,7 @@ impl Cli {
             Command::Predict(predict) => predict.run(&mut output),
             Command::Bench(bench) => bench.run(&mut output),
             Command::Verify(verify) => verify.run(&mut output),
+            Command::Ops(ops) => ops.run(&mut output),
         }
     }
 }

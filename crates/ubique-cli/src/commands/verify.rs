@@ -26,7 +26,8 @@ pub struct Verify {
     deadline: u64,
 }
 
-fn op_names() -> PossibleValuesParser {
+/// Names of ops, as the command line takes them.
+pub(super) fn op_names() -> PossibleValuesParser {
     PossibleValuesParser::new(names())
 }
 
