@@ -22,6 +22,13 @@ struct Memory {
     _host: Option<Box<HostTensor>>,
 }
 
+impl Memory {
+    fn new(tensor: Tensor, spec: &TensorSpec, bytes: usize, device: Device) -> Memory {
+        let TensorSpec { shape, dtype } = spec.clone();
+        Memory { tensor, shape, dtype, bytes, on_host: device == Device::Cpu, _host: None }
+    }
+}
+
 // SAFETY: the tensor is never written after it was made, and LibTorch's counts of references are atomic.
 unsafe impl Sync for Memory {}
 
@@ -76,6 +83,10 @@ impl Operand<'_> {
 /// A result of a kernel as a buffer, row-major and in the dtype that it has to have.
 pub fn store(tensor: Tensor, spec: &TensorSpec, device: Device) -> Made<Buffer> {
     let (bytes, kind) = (spec.shape.bytes(spec.dtype)?, kind(spec.dtype));
+    if device == Device::Vulkan {
+        // Its tensors have no layout that one could ask for.
+        return Ok(Buffer::new(Memory::new(tensor, spec, bytes, device)));
+    }
     let tensor = match row_major_bytes(&tensor, kind) {
         Some(_) => tensor,
         None => tensor.f_to_kind(kind)?.f_contiguous()?,
@@ -86,8 +97,7 @@ pub fn store(tensor: Tensor, spec: &TensorSpec, device: Device) -> Made<Buffer> 
     }
     // A kernel gives its result in the shape that operands are then read in.
     debug_assert_eq!(tensor.size(), *ints(&spec.shape));
-    let on_host = device == Device::Cpu;
-    Ok(Buffer::new(Memory { tensor, shape: spec.shape.clone(), dtype: spec.dtype, bytes, on_host, _host: None }))
+    Ok(Buffer::new(Memory::new(tensor, spec, bytes, device)))
 }
 
 /// How many bytes a tensor of a kind has, if it is one and lies row-major.
@@ -117,8 +127,7 @@ pub fn upload(data: HostTensor, device: Device) -> Made<Buffer> {
     if device != Device::Cpu {
         return store(tensor.f_to_device(device)?, &spec, device);
     }
-    let TensorSpec { shape, dtype } = spec;
-    Ok(Buffer::new(Memory { tensor, shape, dtype, bytes, on_host: true, _host: Some(Box::new(data)) }))
+    Ok(Buffer::new(Memory { _host: Some(Box::new(data)), ..Memory::new(tensor, &spec, bytes, device) }))
 }
 
 /// The elements that a view means.
@@ -140,6 +149,9 @@ fn part(tensor: &Tensor, kind: Kind, layout: &Layout) -> Made {
     let size = ints(layout.shape());
     if layout.elements() == 0 {
         return Ok(Tensor::f_empty(&*size, (kind, tensor.device()))?);
+    }
+    if tensor.device() == Device::Vulkan {
+        return Ok(part(&tensor.f_to_device(Device::Cpu)?, kind, layout)?.f_to_device(Device::Vulkan)?);
     }
     let typed = (tensor.f_kind()? != kind).then(|| tensor.f_view_dtype(kind)).transpose()?;
     let tensor = typed.as_ref().unwrap_or(tensor);

@@ -17,8 +17,12 @@ extern "C" bool ubique_set_autograd(bool on) noexcept {
     return before;
 }
 
-// The bytes of a tensor of a kind that lies row-major, or -1 for another.
+// The bytes of a tensor of a kind that lies row-major, or -1 for another, and for one that has no layout.
 extern "C" int64_t ubique_row_major_bytes(const at::TensorBase *tensor, int kind) noexcept {
-    const bool fits = static_cast<int>(tensor->scalar_type()) == kind && tensor->is_contiguous();
-    return fits ? static_cast<int64_t>(tensor->nbytes()) : -1;
+    try {
+        const bool fits = static_cast<int>(tensor->scalar_type()) == kind && tensor->is_contiguous();
+        return fits ? static_cast<int64_t>(tensor->nbytes()) : -1;
+    } catch (...) {
+        return -1;
+    }
 }

@@ -1,17 +1,11 @@
 //! Scaled dot-product attention.
 
 use tch::{Kind, Tensor};
-use ubique_core::TensorSpec;
 use ubique_core::op::attention::Attention;
 
 use super::Call;
 use crate::dtype::ints;
 use crate::error::Made;
-
-/// Whether there is anything to attend to.
-pub fn supports(_op: &Attention, inputs: &[TensorSpec]) -> bool {
-    inputs.iter().all(|x| x.shape.iter().all(|&extent| extent > 0))
-}
 
 pub fn attention(op: &Attention, call: &Call<'_>) -> Made {
     let [q, k, v] = [&*call.x[0], &*call.x[1], &*call.x[2]];

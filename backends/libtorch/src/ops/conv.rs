@@ -4,14 +4,14 @@ use tch::Tensor;
 use ubique_core::TensorSpec;
 use ubique_core::op::conv::{Conv, ConvBackwardWeight, ConvTranspose, Window};
 
-use super::Call;
 use super::grad::gradients;
+use super::{Call, has_elements};
 use crate::dtype::ints;
 use crate::error::Made;
 
 /// Whether LibTorch has the convolution: of floats, over one to three axes, and of something.
 pub fn supports(inputs: &[TensorSpec]) -> bool {
-    let shapes = inputs.iter().all(|x| x.shape.iter().all(|&extent| extent > 0));
+    let shapes = inputs.iter().all(has_elements);
     shapes && inputs[0].dtype.is_float() && (3..=5).contains(&inputs[0].shape.rank())
 }
 

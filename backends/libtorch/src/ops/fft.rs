@@ -4,12 +4,12 @@ use tch::Tensor;
 use ubique_core::op::fft::{Fft, FftNorm};
 use ubique_core::{DType, TensorSpec};
 
-use super::Call;
+use super::{Call, has_elements};
 use crate::error::Made;
 
 /// Whether LibTorch has the transform for a dtype, and of something.
 pub fn supports(inputs: &[TensorSpec]) -> bool {
-    matches!(inputs[0].dtype, DType::F32 | DType::F64) && inputs[0].shape.iter().all(|&extent| extent > 0)
+    matches!(inputs[0].dtype, DType::F32 | DType::F64) && has_elements(&inputs[0])
 }
 
 /// Real and imaginary parts from real and imaginary parts, or from real parts alone.

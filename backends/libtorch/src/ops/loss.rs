@@ -6,8 +6,8 @@ use ubique_core::op::ctc_loss::CtcLoss;
 use ubique_core::op::index::check_index;
 use ubique_core::{DType, TensorSpec};
 
-use super::Call;
 use super::grad::gradients;
+use super::{Call, has_elements};
 use crate::error::Made;
 
 /// The number that LibTorch shall ignore where nothing is ignored: no class has it.
@@ -58,7 +58,7 @@ fn targets(op: &CrossEntropy, call: &Call<'_>) -> Made {
 
 /// Whether LibTorch has the loss for a dtype: not in half precision.
 pub fn has_ctc(inputs: &[TensorSpec]) -> bool {
-    matches!(inputs[0].dtype, DType::F32 | DType::F64) && inputs[0].shape.iter().all(|&extent| extent > 0)
+    matches!(inputs[0].dtype, DType::F32 | DType::F64) && has_elements(&inputs[0])
 }
 
 pub fn ctc_loss(op: &CtcLoss, call: &Call<'_>) -> Made {

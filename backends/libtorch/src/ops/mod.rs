@@ -31,6 +31,7 @@ mod unary;
 use tch::{Device, Tensor};
 use ubique_core::backend::Several;
 use ubique_core::op::Op;
+use ubique_core::op::binary::Binary;
 use ubique_core::op::unary::Unary;
 use ubique_core::{DType, Error, TensorSpec};
 
@@ -87,8 +88,9 @@ pub fn supports(op: &Op, inputs: &[TensorSpec], device: Device) -> bool {
         Op::Variance(op) => !op.axes.is_empty(),
         Op::Norm(op) => reduce::has_norm(op, &inputs[0]),
         Op::LayerNorm(_) | Op::LayerNormBackward(_) | Op::GroupNorm(_) => true,
-        Op::BatchNorm(_) => norm::has_statistics(inputs),
-        Op::Attention(op) => attention::supports(op, inputs),
+        Op::Attention(_) | Op::BatchNorm(_) | Op::Resample(_) | Op::ResampleBackward(_) => {
+            inputs.iter().all(has_elements)
+        }
         Op::CrossEntropy(_) | Op::CrossEntropyBackward(_) => true,
         Op::CtcLoss(_) => loss::has_ctc(inputs),
         Op::Conv(_) | Op::ConvTranspose(_) | Op::ConvBackwardWeight(_) => conv::supports(inputs),
@@ -96,8 +98,6 @@ pub fn supports(op: &Op, inputs: &[TensorSpec], device: Device) -> bool {
         Op::AvgPool(_) | Op::AvgPoolBackward(_) => pool::has_mean(inputs),
         Op::GridSample(op) => sample::supports(op, inputs),
         Op::GridSampleBackward(op) => sample::has_gradient(op, inputs),
-        Op::Resample(op) => resample::supports(op, inputs),
-        Op::ResampleBackward(op) => resample::supports(&op.resample, inputs),
         Op::Fft(_) => fft::supports(inputs),
         Op::Cholesky(_) | Op::SolveTriangular(_) | Op::Lu(_) | Op::Solve(_) | Op::Inverse(_) => true,
         Op::Det(_) | Op::Slogdet(_) | Op::Qr(_) | Op::Eigh(_) | Op::Svd(_) => true,
@@ -105,14 +105,14 @@ pub fn supports(op: &Op, inputs: &[TensorSpec], device: Device) -> bool {
     }
 }
 
-/// LibTorch's Vulkan has 32-bit floats and few ops, and tensors whose elements cannot be looked at in another way.
+/// LibTorch's Vulkan has 32-bit floats and few ops.
 fn on_vulkan(op: &Op, inputs: &[TensorSpec]) -> bool {
-    let small = inputs.iter().all(|x| x.dtype == DType::F32 && (1..=4).contains(&x.shape.rank()));
-    small && matches!(op, Op::Binary(_) | Op::Unary(_)) && {
-        use ubique_core::op::binary::Binary;
-        matches!(op, Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div))
-            || matches!(op, Op::Unary(Unary::Relu | Unary::Sigmoid | Unary::Tanh))
-    }
+    let has = match op {
+        Op::Binary(op) => matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div),
+        Op::Unary(op) => matches!(op, Unary::Relu | Unary::Sigmoid | Unary::Tanh),
+        _ => false,
+    };
+    has && inputs.iter().all(|x| x.dtype == DType::F32 && has_elements(x) && (1..=4).contains(&x.shape.rank()))
 }
 
 /// Whether LibTorch's CPU kernel computes half-precision operands less exactly than in f32, or has no kernel for them.
@@ -216,6 +216,11 @@ fn several(op: &Op, call: &Call<'_>) -> Made<Several<Tensor>> {
         op => Err(Error::backend(format!("LibTorch has no kernel for {}", op.name())).into()),
     };
     many.map(Several::Many)
+}
+
+/// Whether an operand has elements: of none, many of LibTorch's functions make an error.
+fn has_elements(x: &TensorSpec) -> bool {
+    x.shape.iter().all(|&extent| extent > 0)
 }
 
 /// Whether elements are held as they are, or as the bits of signed integers.

@@ -1,13 +1,11 @@
 //! Normalisations.
 
 use tch::{Kind, Tensor};
-use ubique_core::TensorSpec;
 use ubique_core::op::batch_norm::BatchNorm;
 use ubique_core::op::layer_norm::{GroupNorm, LayerNorm, LayerNormBackward};
 
 use super::Call;
 use super::grad::gradients;
-use crate::dtype::kind;
 use crate::error::Made;
 
 /// How much of a running average a batch replaces: there is none here.
@@ -52,11 +50,6 @@ pub fn group_norm(op: &GroupNorm, call: &Call<'_>) -> Made {
     Ok(call.x[0].f_group_norm(op.groups as i64, weight, bias, op.eps, true)?)
 }
 
-/// Whether there is anything to have statistics of.
-pub fn has_statistics(inputs: &[TensorSpec]) -> bool {
-    inputs[0].shape.iter().all(|&extent| extent > 0)
-}
-
 pub fn batch_norm(op: &BatchNorm, call: &Call<'_>) -> Made<Vec<Tensor>> {
     let first = if op.training { 1 } else { 3 };
     // In the dtype of the statistics, which is wider than that of half-precision operands.
@@ -72,9 +65,7 @@ pub fn batch_norm(op: &BatchNorm, call: &Call<'_>) -> Made<Vec<Tensor>> {
         }
         false => (call.x[1].shallow_clone(), call.x[2].shallow_clone()),
     };
-    let statistics = (Some(&mean), Some(&variance));
     let (w, b) = (weight.as_ref(), bias.as_ref());
-    let y = x.f_batch_norm(w, b, statistics.0, statistics.1, false, NO_MOMENTUM, op.eps, true)?;
-    let y = y.f_to_kind(kind(call.dtype()))?;
+    let y = x.f_batch_norm(w, b, Some(&mean), Some(&variance), false, NO_MOMENTUM, op.eps, true)?;
     Ok(if op.training { vec![y, mean, variance] } else { vec![y] })
 }

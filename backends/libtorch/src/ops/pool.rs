@@ -4,7 +4,7 @@ use tch::Tensor;
 use ubique_core::TensorSpec;
 use ubique_core::op::pool::{AvgPool, AvgPoolBackward, MaxPool, MaxPoolBackward, Means, Pooling};
 
-use super::Call;
+use super::{Call, has_elements};
 use crate::error::Made;
 
 /// Whether LibTorch has the largest of windows of such operands.
@@ -14,7 +14,7 @@ pub fn has_max(inputs: &[TensorSpec]) -> bool {
 
 /// Whether LibTorch has means of windows of such operands.
 pub fn has_mean(inputs: &[TensorSpec]) -> bool {
-    inputs.iter().all(|x| x.shape.iter().all(|&extent| extent > 0)) && (3..=5).contains(&inputs[0].shape.rank())
+    inputs.iter().all(has_elements) && (3..=5).contains(&inputs[0].shape.rank())
 }
 
 /// Windows as LibTorch takes them.

@@ -4,8 +4,8 @@ use tch::Tensor;
 use ubique_core::TensorSpec;
 use ubique_core::op::grid_sample::{GridSample, GridSampleBackward, Outside, Sampling};
 
-use super::Call;
 use super::grad::gradients;
+use super::{Call, has_elements};
 use crate::error::Made;
 
 /// A point that lies outside of every image, which reaches from -1 to 1, by more than an element.
@@ -13,7 +13,7 @@ const BEYOND: f64 = 4.0;
 
 /// Whether LibTorch has the sampling: of points from -1 to 1, and of something.
 pub fn supports(op: &GridSample, inputs: &[TensorSpec]) -> bool {
-    !op.pixels && inputs.iter().all(|x| x.shape.iter().all(|&extent| extent > 0))
+    !op.pixels && inputs.iter().all(has_elements)
 }
 
 /// Whether LibTorch has the gradient: where a point lies on the border itself its slope there is that of outside, and ours
