@@ -142,7 +142,8 @@ typedef struct {
      * for it. An op outlives no device. */
     ubique_code (*prepare_op)(ubique_device *device, const char *name, const char *json, ubique_op **op, ubique_error *error);
     void (*free_op)(ubique_op *op);
-    /* Whether the op runs on such operands: 1 or 0. Where not, the host composes it of others, or runs it itself. */
+    /* Whether the op runs on such operands: 1 or 0. Where not, the host composes it of others, or runs it itself. The answer
+     * is the same every time, so the host keeps it. */
     uint32_t (*supports)(ubique_device *device, const ubique_op *op, const ubique_spec *inputs, size_t count);
 
     /* Host data to the device, row-major. The memory is the backend's from here on, in case of an error too: it copies and
