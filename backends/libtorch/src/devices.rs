@@ -1,5 +1,6 @@
 //! LibTorch's devices: of every kind that it knows, and why one is not there.
 
+use std::error::Error;
 use std::sync::LazyLock;
 
 use libloading::Library;
@@ -40,7 +41,8 @@ fn cuda_devices() -> Result<usize, Unavailable> {
     static PART: LazyLock<Result<(), String>> = LazyLock::new(|| {
         // SAFETY: LibTorch's own library, whose code runs as that of the rest does; it is never unloaded.
         let loaded = unsafe { Library::new(libloading::library_filename("torch_cuda")) };
-        loaded.map(std::mem::forget).map_err(|e| e.to_string())
+        // The loader's own words, which name the library that is missing.
+        loaded.map(std::mem::forget).map_err(|e| e.source().map_or_else(|| e.to_string(), ToString::to_string))
     });
     let unavailable = |why: String, hint: &str| Unavailable { why, hint: Some(hint.to_owned()) };
     if let Err(why) = &*PART {
