@@ -18,14 +18,12 @@ struct Memory {
     dtype: DType,
     bytes: usize,
     on_host: bool,
-    /// The memory, where the tensor is one that only looks at it.
-    _host: Option<Box<HostTensor>>,
 }
 
 impl Memory {
     fn new(tensor: Tensor, spec: &TensorSpec, bytes: usize, device: Device) -> Memory {
         let TensorSpec { shape, dtype } = spec.clone();
-        Memory { tensor, shape, dtype, bytes, on_host: device == Device::Cpu, _host: None }
+        Memory { tensor, shape, dtype, bytes, on_host: device == Device::Cpu }
     }
 }
 
@@ -111,6 +109,16 @@ fn row_major_bytes(tensor: &Tensor, kind: Kind) -> Option<usize> {
 unsafe extern "C" {
     /// In `shim.cpp`: -1 for a tensor of another kind or layout.
     fn ubique_row_major_bytes(tensor: *const c_void, kind: c_int) -> i64;
+
+    /// In `shim.cpp`: null where LibTorch refuses.
+    fn ubique_wrap(
+        data: *mut c_void,
+        sizes: *const i64,
+        rank: usize,
+        kind: c_int,
+        context: *mut c_void,
+        release: unsafe extern "C" fn(*mut c_void),
+    ) -> *mut c_void;
 }
 
 /// Host data on a device: on the CPU without a copy, unless it is only a few bytes.
@@ -121,13 +129,25 @@ pub fn upload(data: HostTensor, device: Device) -> Made<Buffer> {
         let few = Tensor::f_from_data_size(data.bytes(), &size, kind)?;
         return store(few.f_to_device(device)?, &spec, device);
     }
-    let strides: Vec<i64> = Layout::contiguous(spec.shape.clone()).strides().iter().map(|&s| s as i64).collect();
-    // SAFETY: the memory has that many elements and is kept beside the tensor; nothing writes to it.
-    let tensor = unsafe { Tensor::f_from_blob(data.bytes().as_ptr(), &size, &strides, kind, Device::Cpu) }?;
-    if device != Device::Cpu {
-        return store(tensor.f_to_device(device)?, &spec, device);
+    store(wrap(data, &size, kind)?.f_to_device(device)?, &spec, device)
+}
+
+/// Host data as a tensor over the same memory, which lives as long as any tensor looks at it: results of ops may be such.
+fn wrap(data: HostTensor, size: &[i64], kind: Kind) -> Made {
+    let start = data.bytes().as_ptr().cast_mut().cast::<c_void>();
+    let context = Box::into_raw(Box::new(data)).cast::<c_void>();
+    // SAFETY: the memory has as many elements of the kind as the size says; nothing writes to it, and it is released once.
+    let tensor = unsafe { ubique_wrap(start, size.as_ptr(), size.len(), kind_number(kind), context, release) };
+    if tensor.is_null() {
+        return Err(Error::backend(format!("LibTorch makes no tensor of {size:?} over host memory")).into());
     }
-    Ok(Buffer::new(Memory { _host: Some(Box::new(data)), ..Memory::new(tensor, &spec, bytes, device) }))
+    // SAFETY: a tensor of its own, which nobody else frees.
+    Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
+}
+
+unsafe extern "C" fn release(context: *mut c_void) {
+    // SAFETY: made by `wrap`, and released once.
+    drop(unsafe { Box::from_raw(context.cast::<HostTensor>()) });
 }
 
 /// The elements that a view means.

@@ -1,6 +1,7 @@
 // What `tch` does not reach, or only by several calls.
 
-#include <ATen/core/TensorBase.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 // Whether LibTorch's calls go through its differentiation in this thread. Gives what it was before.
@@ -24,5 +25,18 @@ extern "C" int64_t ubique_row_major_bytes(const at::TensorBase *tensor, int kind
         return fits ? static_cast<int64_t>(tensor->nbytes()) : -1;
     } catch (...) {
         return -1;
+    }
+}
+
+// A row-major tensor on the CPU over memory that `release` is called for when no tensor looks at it any more. Null where
+// LibTorch refuses.
+extern "C" at::Tensor *ubique_wrap(void *data, const int64_t *sizes, size_t rank, int kind, void *context,
+                                   void (*release)(void *)) noexcept {
+    try {
+        const auto options = at::TensorOptions().dtype(static_cast<at::ScalarType>(kind));
+        const auto drop = [context, release](void *) { release(context); };
+        return new at::Tensor(at::from_blob(data, at::IntArrayRef(sizes, rank), drop, options));
+    } catch (...) {
+        return nullptr;
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use ubique_core::dispatch::State;
-use ubique_core::{Device, Dispatch, ErrorKind, HostTensor, Tensor};
+use ubique_core::{DType, Device, Dispatch, ErrorKind, HostTensor, Tensor};
 use ubique_flex as _;
 use ubique_libtorch as _;
 use ubique_plugin as _;
@@ -63,6 +63,21 @@ fn memory_goes_there_and_back_as_it_is() {
     let over = made.to_device(&flex).expect("a transfer");
     assert_eq!(at(&made), at(&over));
     assert_eq!(over.to_vec::<f32>().expect("values")[4095], 4096.0);
+}
+
+#[test]
+fn what_ops_give_on_outlives_what_was_given() {
+    let device = device();
+    let values: Vec<i32> = (0..50_000).collect();
+    // Of integers this is the operand itself, in memory that LibTorch did not make.
+    let same = Tensor::from_vec(values.clone(), [50_000], &device).and_then(|x| x.floor()).expect("an op");
+    let bits = Tensor::from_vec(values.clone(), [50_000], &device).and_then(|x| x.bitcast(DType::U32)).expect("an op");
+    // Other memory in the place of what would have been freed.
+    let others: Vec<Tensor> =
+        (0..8).map(|_| Tensor::full([50_000], -1, DType::I32, &device).expect("memory")).collect();
+    assert_eq!(same.to_vec::<i32>().expect("values"), values);
+    assert_eq!(bits.to_vec::<u32>().expect("values")[49_999], 49_999);
+    drop(others);
 }
 
 #[test]
