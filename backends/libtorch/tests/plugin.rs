@@ -3,6 +3,8 @@
 use std::sync::LazyLock;
 
 use ubique_core::dispatch::State;
+use ubique_core::dispatch::run::call_many;
+use ubique_core::op::ctc_loss::CtcLoss;
 use ubique_core::{DType, Device, Dispatch, ErrorKind, HostTensor, Tensor};
 use ubique_flex as _;
 use ubique_libtorch as _;
@@ -89,5 +91,13 @@ fn what_is_wrong_is_an_error_and_the_device_goes_on() {
     let host = HostTensor::from_vec(vec![0.0f32; 4], [2, 2]).expect("a matrix");
     let singular = Tensor::from_host(host, &device).expect("an upload");
     assert!(singular.inverse().expect_err("it has no inverse").message().contains("singular"));
+    let log_p = Tensor::zeros([4, 1, 3], DType::F32, &device).expect("memory");
+    let numbers = |value: i64, shape: &[usize]| Tensor::full(shape, value, DType::I64, &device).expect("memory");
+    for (class, steps, length) in [(3, 4, 2), (-1, 4, 2), (1, 5, 2), (1, 4, 3), (1, -1, 2), (1, 4, -1)] {
+        let (targets, steps, length) = (numbers(class, &[1, 2]), numbers(steps, &[1]), numbers(length, &[1]));
+        let op = CtcLoss { blank: 0, zero_infinity: false };
+        let refused = call_many(op.into(), &[&log_p, &targets, &steps, &length]);
+        assert_eq!(refused.expect_err("it leads outside").kind(), ErrorKind::Index);
+    }
     assert_eq!(x.mul(2.0).and_then(|y| y.to_vec::<f32>()).expect("a product"), [2.0, 4.0, 6.0]);
 }

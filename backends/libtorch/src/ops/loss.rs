@@ -2,7 +2,7 @@
 
 use tch::{Kind, Reduction, Tensor};
 use ubique_core::op::cross_entropy::{CrossEntropy, CrossEntropyBackward, LossReduction};
-use ubique_core::op::ctc_loss::CtcLoss;
+use ubique_core::op::ctc_loss::{CtcLoss, check_length};
 use ubique_core::op::index::check_index;
 use ubique_core::{DType, TensorSpec};
 
@@ -61,10 +61,32 @@ pub fn has_ctc(inputs: &[TensorSpec]) -> bool {
     matches!(inputs[0].dtype, DType::F32 | DType::F64) && has_elements(&inputs[0])
 }
 
+/// Refuses lengths and classes that lead outside of the operands, where LibTorch would read.
+fn check_ctc(log_p: &Tensor, [targets, inputs, lengths]: [&Tensor; 3]) -> Made<()> {
+    let [steps, _, classes] = log_p.size3().map(|(t, n, c)| [t, n, c])?;
+    let longest = targets.size()[1];
+    for (what, lengths, most) in [("target", lengths, longest), ("input", inputs, steps)] {
+        for extreme in [lengths.f_min()?, lengths.f_max()?] {
+            check_length(what, extreme.f_int64_value(&[])?.into(), most as usize)?;
+        }
+    }
+    // What stands behind a target's end does not matter.
+    let places = Tensor::f_arange(longest, (Kind::Int64, targets.device()))?;
+    let behind = places.f_unsqueeze(0)?.f_ge_tensor(&lengths.f_unsqueeze(1)?)?;
+    let counted = targets.f_masked_fill(&behind, 0)?;
+    if counted.numel() > 0 {
+        for extreme in [counted.f_min()?, counted.f_max()?] {
+            check_index(extreme.f_int64_value(&[])?.into(), classes as usize)?;
+        }
+    }
+    Ok(())
+}
+
 pub fn ctc_loss(op: &CtcLoss, call: &Call<'_>) -> Made {
     let x = call.x;
     let [targets, inputs, lengths] = [1, 2, 3].map(|at| x[at].f_to_kind(Kind::Int64));
     let (targets, inputs, lengths) = (targets?, inputs?, lengths?);
+    check_ctc(&x[0], [&targets, &inputs, &lengths])?;
     let blank = op.blank as i64;
     let (losses, _) = Tensor::f_internal_ctc_loss_tensor(&x[0], &targets, &inputs, &lengths, blank, op.zero_infinity)?;
     Ok(match op.zero_infinity {
