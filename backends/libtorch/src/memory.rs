@@ -85,11 +85,13 @@ pub fn store(tensor: Tensor, spec: &TensorSpec, device: Device) -> Made<Buffer> 
         // Its tensors have no layout that one could ask for.
         return Ok(Buffer::new(Memory::new(tensor, spec, bytes, device)));
     }
-    let tensor = match row_major_bytes(&tensor, kind) {
-        Some(_) => tensor,
-        None => tensor.f_to_kind(kind)?.f_contiguous()?,
-    };
-    if row_major_bytes(&tensor, kind) != Some(bytes) {
+    let mut tensor = tensor;
+    let mut given = row_major_bytes(&tensor, kind);
+    if given.is_none() {
+        tensor = tensor.f_to_kind(kind)?.f_contiguous()?;
+        given = row_major_bytes(&tensor, kind);
+    }
+    if given != Some(bytes) {
         let (given, wanted) = (tensor.size(), &spec.shape);
         return Err(Error::backend(format!("LibTorch gave a result of {given:?} instead of {wanted}")).into());
     }

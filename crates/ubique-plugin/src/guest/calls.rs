@@ -7,7 +7,7 @@ use ubique_core::backend::{Backend, OpenOptions, Operand, Several, Support, View
 use ubique_core::{Error, Op};
 
 use super::handles::{
-    BufferHandle, DeviceHandle, Few, Foreign, OpHandle, buffer, device, list, op, spec, specs, view, write_info,
+    BufferHandle, DeviceHandle, Few, Foreign, OpHandle, buffer, device, list, op, spec, specs, view, whole, write_info,
 };
 use super::{guarded, guarded_or};
 use crate::abi;
@@ -192,25 +192,30 @@ pub unsafe extern "C" fn execute(
         // SAFETY: live handles and valid lists, by the contract.
         let (device, op, raw, outputs) =
             unsafe { (device(handle), op(prepared), list(inputs, input_count), specs(list(outputs, output_count))?) };
+        // SAFETY: valid views of live handles, by the contract.
+        let whole = |raw: &abi::View| unsafe { whole(raw, buffer(raw.buffer)) };
         let mut views = Few::<View>::new();
-        for raw in raw {
-            // SAFETY: a valid view of a live handle, by the contract.
+        for raw in raw.iter().filter(|raw| whole(raw).is_none()) {
+            // SAFETY: as above; what is owned is nobody else's.
             views.push(unsafe { view(raw, buffer(raw.buffer)) }?);
         }
-        let mut operands: Few<Operand<'_>> = views
-            .iter_mut()
-            .zip(raw)
-            .map(|(view, raw)| if raw.owned != 0 { Operand::Own(view) } else { Operand::Ref(view) })
-            .collect();
+        let mut made = views.iter_mut();
+        let operands = raw.iter().map(|raw| match (whole(raw), raw.owned != 0) {
+            (Some(view), _) => Some(Operand::Ref(view)),
+            (None, true) => made.next().map(Operand::Own),
+            (None, false) => made.next().map(|view| Operand::Ref(view)),
+        });
+        let mut operands: Few<Operand<'_>> = operands.flatten().collect();
         let done = device.executor.execute(&op.op, &mut operands, &outputs);
         drop(operands);
         let buffers = match done {
             Ok(buffers) => buffers,
             Err(error) => {
                 // The host may make room and try again with the same operands.
-                for (raw, view) in raw.iter().zip(views).filter(|(raw, _)| raw.owned != 0) {
-                    // SAFETY: a live handle, by the contract.
-                    unsafe { buffer(raw.buffer) }.restore(view.buffer);
+                let made = raw.iter().filter(|raw| whole(raw).is_none()).zip(views);
+                for (raw, view) in made.filter(|(raw, _)| raw.owned != 0) {
+                    // SAFETY: a live handle of a buffer that is nobody else's, by the contract.
+                    unsafe { buffer(raw.buffer).restore(view.buffer) };
                 }
                 return Err(error);
             }

@@ -1,7 +1,8 @@
 //! What the handles point to, and the host's structs as Rust's.
 
+use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
@@ -27,64 +28,66 @@ pub struct OpHandle {
 }
 
 /// Behind a buffer's handle.
-pub struct BufferHandle(Mutex<Held>);
+pub struct BufferHandle(UnsafeCell<Held>);
 
-#[derive(Default)]
 struct Held {
     /// Nothing after an op took the buffer over.
     buffer: Option<Buffer>,
-    /// The row-major layout that it was last looked at in: most operands are looked at in one only.
-    layout: Option<Arc<Layout>>,
+    /// The row-major view that it was first looked at in, which most operands are.
+    view: OnceLock<View>,
 }
 
 impl BufferHandle {
     pub fn export(buffer: Buffer) -> *mut abi::Buffer {
-        let held = Held { buffer: Some(buffer), layout: None };
-        Box::into_raw(Box::new(BufferHandle(Mutex::new(held)))).cast()
+        let held = Held { buffer: Some(buffer), view: OnceLock::new() };
+        Box::into_raw(Box::new(BufferHandle(UnsafeCell::new(held)))).cast()
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> &Held {
+        // SAFETY: only `take` and `restore` change what is held, and while they may be called nobody else uses the handle.
+        unsafe { &*self.0.get() }
     }
 
-    /// Another handle of the same memory.
-    pub fn buffer(&self) -> Result<Buffer> {
-        self.held().buffer.clone().ok_or_else(given_away)
+    /// The memory.
+    pub fn buffer(&self) -> Result<&Buffer> {
+        self.held().buffer.as_ref().ok_or_else(given_away)
     }
 
     /// The buffer itself, which is then nobody else's.
-    pub fn take(&self) -> Result<Buffer> {
-        self.held().buffer.take().ok_or_else(given_away)
+    ///
+    /// # Safety
+    /// The host has given the buffer away: nobody else uses the handle.
+    pub unsafe fn take(&self) -> Result<Buffer> {
+        // SAFETY: as the caller promises, this is the only use of the handle.
+        let held = unsafe { &mut *self.0.get() };
+        held.view.take();
+        held.buffer.take().ok_or_else(given_away)
+    }
+
+    /// Puts a buffer back that an op did not need after all.
+    ///
+    /// # Safety
+    /// As for [`BufferHandle::take`].
+    pub unsafe fn restore(&self, buffer: Buffer) {
+        // SAFETY: as the caller promises, this is the only use of the handle.
+        unsafe { &mut *self.0.get() }.buffer = Some(buffer);
+    }
+
+    /// The buffer as row-major elements from its start; `None` where it is too small, or was looked at in another shape.
+    fn row_major(&self, shape: &[usize], dtype: DType) -> Option<&View> {
+        let Held { buffer, view } = self.held();
+        if view.get().is_none() {
+            let (shape, buffer) = (Shape::from(shape), buffer.as_ref()?);
+            shape.bytes(dtype).ok().filter(|&bytes| bytes <= buffer.byte_len())?;
+            let _ = view.set(View::new(buffer.clone(), Layout::contiguous(shape), dtype));
+        }
+        view.get().filter(|view| view.dtype == dtype && **view.shape() == *shape)
     }
 
     /// Where the host can read the memory, as long as the handle lives; null where it cannot.
     pub fn host_pointer(&self) -> *const u8 {
-        self.held().buffer.as_ref().and_then(Buffer::host_bytes).map_or(std::ptr::null(), <[u8]>::as_ptr)
-    }
-
-    /// Puts a buffer back that an op did not need after all.
-    pub fn restore(&self, buffer: Buffer) {
-        self.held().buffer = Some(buffer);
-    }
-
-    /// The buffer, given away or not, with the row-major layout of a shape from its start.
-    fn row_major(&self, shape: &[usize], dtype: DType, owned: bool) -> Result<(Buffer, Arc<Layout>)> {
-        let mut held = self.held();
-        let Held { buffer, layout } = &mut *held;
-        let layout = match layout {
-            Some(layout) if **layout.shape() == *shape => layout.clone(),
-            _ => {
-                let shape = Shape::from(shape);
-                shape.elements()?;
-                layout.insert(Arc::new(Layout::contiguous(shape))).clone()
-            }
-        };
-        let memory = buffer.as_ref().ok_or_else(given_away)?;
-        if memory.byte_len() / dtype.size() < layout.elements() {
-            return Err(Error::backend(format!("{dtype}{} does not fit its buffer", layout.shape())));
-        }
-        let memory = if owned { buffer.take() } else { Some(memory.clone()) };
-        Ok((memory.ok_or_else(given_away)?, layout))
+        let bytes = self.held().buffer.as_ref().and_then(Buffer::host_bytes);
+        bytes.map_or(std::ptr::null(), <[u8]>::as_ptr)
     }
 }
 
@@ -143,22 +146,37 @@ pub unsafe fn specs(raw: &[abi::Spec]) -> Result<Few<TensorSpec>> {
     raw.iter().map(|one| unsafe { spec(one) }).collect()
 }
 
+/// A view of all of a buffer that is not given away, kept in its handle; `None` for other views.
+///
+/// # Safety
+/// The shape is valid for `rank` elements.
+pub unsafe fn whole<'a>(raw: &abi::View, handle: &'a BufferHandle) -> Option<&'a View> {
+    if raw.owned != 0 || raw.contiguous == 0 || raw.offset != 0 {
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    let shape = unsafe { list(raw.spec.shape, raw.spec.rank as usize) };
+    handle.row_major(shape, dtype(raw.spec.dtype).ok()?)
+}
+
 /// A view of a buffer. One that was given away is taken out of its handle, so that it has one holder here too.
 ///
 /// # Safety
-/// Shape and strides are valid for `rank` elements.
+/// Shape and strides are valid for `rank` elements, and nobody else uses the handle of a buffer that is given away.
 pub unsafe fn view(raw: &abi::View, handle: &BufferHandle) -> Result<View> {
-    let (rank, dtype, owned) = (raw.spec.rank as usize, dtype(raw.spec.dtype)?, raw.owned != 0);
     // SAFETY: as the caller promises.
-    let (shape, strides) = unsafe { (list(raw.spec.shape, rank), list(raw.strides, rank)) };
-    if raw.contiguous != 0 && raw.offset == 0 {
-        let (buffer, layout) = handle.row_major(shape, dtype, owned)?;
-        return Ok(View { buffer, layout, dtype });
-    }
-    let buffer = if owned { handle.take()? } else { handle.buffer()? };
-    let elements = buffer.byte_len() / dtype.size();
-    let layout = Layout::strided(Shape::from(shape), Strides::from_slice(strides), raw.offset, elements)?;
-    Ok(View::new(buffer, layout, dtype))
+    let (spec, strides) = unsafe { (spec(&raw.spec)?, list(raw.strides, raw.spec.rank as usize)) };
+    let elements = handle.buffer()?.byte_len() / spec.dtype.size();
+    let layout = match raw.contiguous != 0 && raw.offset == 0 && spec.shape.elements()? <= elements {
+        true => Layout::contiguous(spec.shape),
+        false => Layout::strided(spec.shape, Strides::from_slice(strides), raw.offset, elements)?,
+    };
+    let buffer = match raw.owned != 0 {
+        // SAFETY: as the caller promises.
+        true => unsafe { handle.take() }?,
+        false => handle.buffer()?.clone(),
+    };
+    Ok(View::new(buffer, layout, spec.dtype))
 }
 
 /// Memory that the host has handed over, released with the last use.
