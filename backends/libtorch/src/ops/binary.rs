@@ -1,12 +1,12 @@
 //! Functions of two operands, or of an operand and a scalar: arithmetic, bits, comparisons, bounds.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 use ubique_core::op::binary::{Binary, BinaryScalar, Compare, CompareScalar};
 use ubique_core::op::select::Clamp;
 use ubique_core::{DType, Scalar};
 
-use super::{Call, is_held};
-use crate::dtype::{is_own, kind, scalar as element};
+use super::{Call, is_held, numbers};
+use crate::dtype::{is_own, scalar as element};
 use crate::error::Made;
 
 /// Whether LibTorch has the function for a dtype.
@@ -111,10 +111,7 @@ pub fn compare(op: Compare, a: &Tensor, b: &Tensor) -> Made {
 
 pub fn compare_scalar(op: &CompareScalar, call: &Call<'_>) -> Made {
     let x = &call.x[0];
-    let value = match x.f_kind()? {
-        Kind::Bool => i64::from(op.scalar.as_bool()).into(),
-        _ => element(op.scalar, x.dtype),
-    };
+    let value = element(op.scalar, x.dtype);
     Ok(match op.op {
         Compare::Eq => x.f_eq(value)?,
         Compare::Ne => x.f_ne(value)?,
@@ -126,19 +123,11 @@ pub fn compare_scalar(op: &CompareScalar, call: &Call<'_>) -> Made {
 }
 
 pub fn clamp(op: &Clamp, call: &Call<'_>) -> Made {
-    let (x, dtype) = (&call.x[0], call.dtype());
-    if dtype == DType::Bool {
-        let bytes = x.f_to_kind(Kind::Uint8)?;
-        return Ok(bound(op, &bytes, dtype)?.f_to_kind(kind(dtype))?);
-    }
-    bound(op, x, dtype)
-}
-
-fn bound(op: &Clamp, x: &Tensor, dtype: DType) -> Made {
+    let (x, dtype) = (numbers(&call.x[0])?, call.dtype());
     Ok(match (op.min, op.max) {
         (Some(min), Some(max)) => x.f_clamp(element(min, dtype), element(max, dtype))?,
         (Some(min), None) => x.f_clamp_min(element(min, dtype))?,
         (None, Some(max)) => x.f_clamp_max(element(max, dtype))?,
-        (None, None) => x.shallow_clone(),
+        (None, None) => x,
     })
 }

@@ -4,7 +4,7 @@ use tch::Tensor;
 use ubique_core::TensorSpec;
 use ubique_core::op::conv::{Conv, ConvBackwardWeight, ConvTranspose, Window};
 
-use super::grad::gradients;
+use super::grad::gradient;
 use super::{Call, has_elements};
 use crate::dtype::ints;
 use crate::error::Made;
@@ -16,7 +16,7 @@ pub fn supports(inputs: &[TensorSpec]) -> bool {
 }
 
 /// Strides, paddings and dilations.
-fn lists(windows: &[Window]) -> [Vec<i64>; 3] {
+pub fn lists(windows: &[Window]) -> [Vec<i64>; 3] {
     let list = |field: fn(&Window) -> usize| windows.iter().map(|window| field(window) as i64).collect();
     [list(|w| w.stride), list(|w| w.padding), list(|w| w.dilation)]
 }
@@ -42,6 +42,5 @@ pub fn conv_transpose(op: &ConvTranspose, call: &Call<'_>) -> Made {
 pub fn weight_gradient(op: &ConvBackwardWeight, call: &Call<'_>) -> Made {
     let (x, g) = (&*call.x[0], &*call.x[1]);
     let weight = Tensor::f_zeros(&*ints(&call.out[0].shape), (x.f_kind()?, x.device()))?;
-    let mut all = gradients(&[&weight], g, |weight| forward(&op.windows, op.groups, x, &weight[0], None))?;
-    Ok(all.remove(0))
+    gradient(&weight, g, |weight| forward(&op.windows, op.groups, x, weight, None))
 }

@@ -5,6 +5,12 @@ use tch::Tensor;
 use crate::autograd;
 use crate::error::Made;
 
+/// The gradient of `forward`'s operand, given that of its result.
+pub fn gradient(x: &Tensor, g: &Tensor, forward: impl FnOnce(&Tensor) -> Made) -> Made {
+    let mut all = gradients(&[x], g, |leaves| forward(&leaves[0]))?;
+    Ok(all.remove(0))
+}
+
 /// The gradients of `forward`'s operands, given that of its result.
 pub fn gradients(operands: &[&Tensor], g: &Tensor, forward: impl FnOnce(&[Tensor]) -> Made) -> Made<Vec<Tensor>> {
     let _with = autograd::set(true);

@@ -1,7 +1,7 @@
 //! Elements taken from and put to places that an index names. Places are checked first: LibTorch counts negative ones from
 //! the end, and on a GPU one that is outside ends the whole program's use of the device.
 
-use tch::Kind;
+use tch::{Kind, Tensor};
 use ubique_core::DType;
 use ubique_core::op::index::{Combine, Gather, IndexAdd, IndexSelect, Scatter, check_index};
 
@@ -18,6 +18,14 @@ pub fn scatters(op: &Scatter, dtype: DType) -> bool {
     }
 }
 
+/// The least and the largest of integers, if there are any.
+pub fn extremes(x: &Tensor) -> Made<Option<[i64; 2]>> {
+    if x.numel() == 0 {
+        return Ok(None);
+    }
+    Ok(Some([x.f_min()?.f_int64_value(&[])?, x.f_max()?.f_int64_value(&[])?]))
+}
+
 /// An index as LibTorch takes it, with all places inside an axis.
 fn places(call: &Call<'_>, at: usize, axis: usize) -> Made {
     let extent = call.x[0].size()[axis];
@@ -27,8 +35,7 @@ fn places(call: &Call<'_>, at: usize, axis: usize) -> Made {
         _ if is_unsigned_bits(index.dtype) => cast::widen(index, index.dtype)?,
         _ => index.f_to_kind(Kind::Int64)?,
     };
-    if index.numel() > 0 {
-        let (least, most) = (index.f_min()?.f_int64_value(&[])?, index.f_max()?.f_int64_value(&[])?);
+    if let Some([least, most]) = extremes(&index)? {
         let outside = if least < 0 { least } else { most };
         check_index(outside.into(), extent as usize)?;
     }

@@ -29,6 +29,11 @@ fn require_finite(a: &Tensor) -> Made<()> {
     refuse(&wrong.f_to_kind(Kind::Int64)?, |at, of, _| not_finite(at, of))
 }
 
+/// Refuses matrices for which elimination found no pivot in a column, which `info` numbers from 1.
+fn require_invertible(info: &Tensor) -> Made<()> {
+    refuse(info, |at, of, column| singular(at, of, column - 1))
+}
+
 fn symmetric_part(a: &Tensor) -> Made {
     Ok(a.f_add(&a.f_transpose(-2, -1)?)?.f_mul_scalar(0.5)?)
 }
@@ -48,7 +53,7 @@ pub fn solve_triangular(op: &SolveTriangular, a: &Tensor, b: &Tensor) -> Made {
         let wrong = zeros.f_any_dim(-1, false)?.f_to_kind(Kind::Int64)?;
         let first = zeros.f_to_kind(Kind::Uint8)?.f_argmax(-1, false)?;
         // Numbered from 1, so that 0 means that all is well.
-        refuse(&first.f_add_scalar(1)?.f_mul(&wrong)?, |at, of, column| singular(at, of, column - 1))?;
+        require_invertible(&first.f_add_scalar(1)?.f_mul(&wrong)?)?;
     }
     Ok(triangle.f_linalg_solve_triangular(b, op.upper, true, false)?)
 }
@@ -67,14 +72,14 @@ pub fn lu(a: &Tensor) -> Made<Vec<Tensor>> {
 pub fn solve(a: &Tensor, b: &Tensor) -> Made {
     require_finite(a)?;
     let (x, info) = Tensor::f_linalg_solve_ex(a, b, true, false)?;
-    refuse(&info, |at, of, column| singular(at, of, column - 1))?;
+    require_invertible(&info)?;
     Ok(x)
 }
 
 pub fn inverse(a: &Tensor) -> Made {
     require_finite(a)?;
     let (inverse, info) = Tensor::f_linalg_inv_ex(a, false)?;
-    refuse(&info, |at, of, column| singular(at, of, column - 1))?;
+    require_invertible(&info)?;
     Ok(inverse)
 }
 

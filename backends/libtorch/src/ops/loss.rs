@@ -6,7 +6,8 @@ use ubique_core::op::ctc_loss::{CtcLoss, check_length};
 use ubique_core::op::index::check_index;
 use ubique_core::{DType, TensorSpec};
 
-use super::grad::gradients;
+use super::grad::gradient;
+use super::index::extremes;
 use super::{Call, has_elements};
 use crate::error::Made;
 
@@ -22,8 +23,7 @@ pub fn cross_entropy_backward(op: &CrossEntropyBackward, call: &Call<'_>) -> Mad
     let (CrossEntropyBackward(op), g) = (op, &*call.x[call.x.len() - 1]);
     let targets = targets(op, call)?;
     let weight = call.optional(op.weight, 2);
-    let mut all = gradients(&[&call.x[0]], g, |logits| loss(op, &logits[0], &targets, weight))?;
-    Ok(all.remove(0))
+    gradient(&call.x[0], g, |logits| loss(op, logits, &targets, weight))
 }
 
 fn loss(op: &CrossEntropy, logits: &Tensor, targets: &Tensor, weight: Option<&Tensor>) -> Made {
@@ -40,18 +40,13 @@ fn loss(op: &CrossEntropy, logits: &Tensor, targets: &Tensor, weight: Option<&Te
 fn targets(op: &CrossEntropy, call: &Call<'_>) -> Made {
     let (logits, targets) = (&call.x[0], call.x[1].f_to_kind(Kind::Int64)?);
     let classes = logits.size()[(logits.dim() > 1) as usize];
-    if targets.numel() > 0 {
-        let counted = match op.ignore_index {
-            Some(ignored) => targets.f_masked_fill(&targets.f_eq(ignored)?, 0)?,
-            None => targets.shallow_clone(),
-        };
-        for extreme in [counted.f_min()?, counted.f_max()?] {
-            let class = extreme.f_int64_value(&[])?;
-            // With all targets ignored there may be no class at all.
-            if classes > 0 || class != 0 {
-                check_index(class.into(), classes as usize)?;
-            }
-        }
+    let counted = match op.ignore_index {
+        Some(ignored) => targets.f_masked_fill(&targets.f_eq(ignored)?, 0)?,
+        None => targets.shallow_clone(),
+    };
+    // With all targets ignored there may be no class at all.
+    for class in extremes(&counted)?.into_iter().flatten().filter(|&class| classes > 0 || class != 0) {
+        check_index(class.into(), classes as usize)?;
     }
     Ok(targets)
 }
@@ -66,18 +61,16 @@ fn check_ctc(log_p: &Tensor, [targets, inputs, lengths]: [&Tensor; 3]) -> Made<(
     let [steps, _, classes] = log_p.size3().map(|(t, n, c)| [t, n, c])?;
     let longest = targets.size()[1];
     for (what, lengths, most) in [("target", lengths, longest), ("input", inputs, steps)] {
-        for extreme in [lengths.f_min()?, lengths.f_max()?] {
-            check_length(what, extreme.f_int64_value(&[])?.into(), most as usize)?;
+        for length in extremes(lengths)?.into_iter().flatten() {
+            check_length(what, length.into(), most as usize)?;
         }
     }
     // What stands behind a target's end does not matter.
     let places = Tensor::f_arange(longest, (Kind::Int64, targets.device()))?;
     let behind = places.f_unsqueeze(0)?.f_ge_tensor(&lengths.f_unsqueeze(1)?)?;
     let counted = targets.f_masked_fill(&behind, 0)?;
-    if counted.numel() > 0 {
-        for extreme in [counted.f_min()?, counted.f_max()?] {
-            check_index(extreme.f_int64_value(&[])?.into(), classes as usize)?;
-        }
+    for class in extremes(&counted)?.into_iter().flatten() {
+        check_index(class.into(), classes as usize)?;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ mod softmax;
 mod sort;
 mod unary;
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 use ubique_core::backend::Several;
 use ubique_core::op::Op;
 use ubique_core::op::binary::Binary;
@@ -221,6 +221,11 @@ fn several(op: &Op, call: &Call<'_>) -> Made<Several<Tensor>> {
 /// Whether an operand has elements: of none, many of LibTorch's functions make an error.
 fn has_elements(x: &TensorSpec) -> bool {
     x.shape.iter().all(|&extent| extent > 0)
+}
+
+/// Bools as numbers, which LibTorch orders; numbers as they are.
+fn numbers(x: &Tensor) -> Made {
+    Ok(if x.f_kind()? == Kind::Bool { x.f_to_kind(Kind::Uint8)? } else { x.shallow_clone() })
 }
 
 /// Whether elements are held as they are, or as the bits of signed integers.

@@ -11,9 +11,13 @@ use crate::error::Made;
 /// How much of a running average a batch replaces: there is none here.
 const NO_MOMENTUM: f64 = 0.0;
 
+/// The weight and the bias where an op has them, from this operand on.
+fn parameters<'a>(call: &'a Call<'_>, first: usize, weight: bool, bias: bool) -> [Option<&'a Tensor>; 2] {
+    [call.optional(weight, first), call.optional(bias, first + weight as usize)]
+}
+
 pub fn layer_norm(op: &LayerNorm, call: &Call<'_>) -> Made {
-    let weight = call.optional(op.weight, 1);
-    let bias = call.optional(op.bias, 1 + op.weight as usize);
+    let [weight, bias] = parameters(call, 1, op.weight, op.bias);
     normalised(op, &call.x[0], weight, bias)
 }
 
@@ -45,8 +49,7 @@ pub fn layer_norm_backward(op: &LayerNormBackward, call: &Call<'_>) -> Made<Vec<
 }
 
 pub fn group_norm(op: &GroupNorm, call: &Call<'_>) -> Made {
-    let weight = call.optional(op.weight, 1);
-    let bias = call.optional(op.bias, 1 + op.weight as usize);
+    let [weight, bias] = parameters(call, 1, op.weight, op.bias);
     Ok(call.x[0].f_group_norm(op.groups as i64, weight, bias, op.eps, true)?)
 }
 
@@ -54,9 +57,10 @@ pub fn batch_norm(op: &BatchNorm, call: &Call<'_>) -> Made<Vec<Tensor>> {
     let first = if op.training { 1 } else { 3 };
     // In the dtype of the statistics, which is wider than that of half-precision operands.
     let wide = if call.dtype() == ubique_core::DType::F64 { Kind::Double } else { Kind::Float };
-    let widened = |there: bool, at: usize| call.optional(there, at).map(|x| x.f_to_kind(wide)).transpose();
     let x = call.x[0].f_to_kind(wide)?;
-    let (weight, bias) = (widened(op.weight, first)?, widened(op.bias, first + op.weight as usize)?);
+    let [weight, bias] =
+        parameters(call, first, op.weight, op.bias).map(|parameter| parameter.map(|x| x.f_to_kind(wide)).transpose());
+    let (weight, bias) = (weight?, bias?);
     let (mean, variance) = match op.training {
         true => {
             let axes: Vec<i64> = (0..x.dim() as i64).filter(|&axis| axis != 1).collect();

@@ -4,7 +4,9 @@ use tch::Tensor;
 use ubique_core::TensorSpec;
 use ubique_core::op::pool::{AvgPool, AvgPoolBackward, MaxPool, MaxPoolBackward, Means, Pooling};
 
+use super::conv::lists;
 use super::{Call, has_elements};
+use crate::dtype::ints;
 use crate::error::Made;
 
 /// Whether LibTorch has the largest of windows of such operands.
@@ -28,19 +30,23 @@ struct Lists {
 
 impl Lists {
     fn new(pooling: &Pooling) -> Lists {
-        let list = |flat: i64, values: &mut dyn Iterator<Item = usize>| -> Vec<i64> {
-            let values: Vec<i64> = values.map(|value| value as i64).collect();
-            if values.len() == 1 { vec![flat, values[0]] } else { values }
-        };
-        let windows = || pooling.windows.iter();
+        let [stride, padding, dilation] = lists(&pooling.windows);
         Lists {
-            kernel: list(1, &mut pooling.kernel.iter().copied()),
-            stride: list(1, &mut windows().map(|w| w.stride)),
-            padding: list(0, &mut windows().map(|w| w.padding)),
-            dilation: list(1, &mut windows().map(|w| w.dilation)),
+            kernel: flat(1, ints(&pooling.kernel).into_vec()),
+            stride: flat(1, stride),
+            padding: flat(0, padding),
+            dilation: flat(1, dilation),
             ceil: pooling.ceil,
         }
     }
+}
+
+/// Numbers of a line's axis, with one for the height of the image in front.
+fn flat(height: i64, mut numbers: Vec<i64>) -> Vec<i64> {
+    if numbers.len() == 1 {
+        numbers.insert(0, height);
+    }
+    numbers
 }
 
 /// A line as an image of height 1.
@@ -94,8 +100,7 @@ pub fn max_backward(op: &MaxPoolBackward, call: &Call<'_>) -> Made {
 
 /// As many windows as the result has elements, of an image.
 fn adaptive(output: &[usize]) -> Vec<i64> {
-    let flat = (output.len() == 1).then_some(1);
-    flat.into_iter().chain(output.iter().map(|&extent| extent as i64)).collect()
+    flat(1, ints(output).into_vec())
 }
 
 pub fn mean(op: &AvgPool, call: &Call<'_>) -> Made {
@@ -116,9 +121,8 @@ pub fn mean(op: &AvgPool, call: &Call<'_>) -> Made {
 
 pub fn mean_backward(op: &AvgPoolBackward, call: &Call<'_>) -> Made {
     let g = image(&call.x[0])?;
-    let size = call.out[0].shape.iter().map(|&extent| extent as i64).collect::<Vec<_>>();
     // Only the operand's shape matters.
-    let x = image(&Tensor::f_zeros(&size, (g.f_kind()?, g.device()))?)?;
+    let x = image(&Tensor::f_zeros(&*ints(&call.out[0].shape), (g.f_kind()?, g.device()))?)?;
     let y = match (&op.means, x.dim()) {
         (Means::Adaptive(_), 5) => x.f_internal_adaptive_avg_pool3d_backward(&g)?,
         (Means::Adaptive(_), _) => x.f_internal_adaptive_avg_pool2d_backward(&g)?,

@@ -1,12 +1,12 @@
 //! Many elements to one.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 use ubique_core::op::arg_reduce::{ArgReduce, Extremum};
 use ubique_core::op::reduce::{Reduce, Reduction};
 use ubique_core::op::statistics::{Norm, Variance};
 use ubique_core::{DType, TensorSpec};
 
-use super::is_held;
+use super::{is_held, numbers};
 use crate::dtype::{ints, is_own, kind};
 use crate::error::Made;
 
@@ -40,8 +40,7 @@ pub fn reduce(op: &Reduce, x: &Tensor, dtype: DType) -> Made {
 }
 
 pub fn arg_reduce(op: &ArgReduce, x: &Tensor) -> Made {
-    let bytes = (x.f_kind()? == Kind::Bool).then(|| x.f_to_kind(Kind::Uint8)).transpose()?;
-    let x = bytes.as_ref().unwrap_or(x);
+    let x = numbers(x)?;
     Ok(match op.op {
         Extremum::Max => x.f_argmax(op.axis as i64, op.keepdim)?,
         Extremum::Min => x.f_argmin(op.axis as i64, op.keepdim)?,

@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 use ubique_core::op::resize::{Resample, ResampleBackward, Resize};
 
-use super::grad::gradients;
+use super::grad::gradient;
 use crate::error::Made;
 
 pub fn resample(op: &Resample, x: &Tensor) -> Made {
@@ -37,6 +37,5 @@ pub fn backward(op: &ResampleBackward, g: &Tensor) -> Made {
     let mut size = g.size();
     size[op.resample.axis] = op.input as i64;
     let x = Tensor::f_zeros(&size, (g.f_kind()?, g.device()))?;
-    let mut all = gradients(&[&x], g, |x| resample(&op.resample, &x[0]))?;
-    Ok(all.remove(0))
+    gradient(&x, g, |x| resample(&op.resample, x))
 }

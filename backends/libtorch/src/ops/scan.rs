@@ -1,10 +1,10 @@
 //! Running sums, products and extrema.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 use ubique_core::DType;
 use ubique_core::op::scan::{Scan, ScanOp};
 
-use super::is_held;
+use super::{is_held, numbers};
 use crate::dtype::{is_own, kind};
 use crate::error::Made;
 
@@ -18,8 +18,7 @@ pub fn supports(op: &Scan, dtype: DType) -> bool {
 
 pub fn scan(op: &Scan, x: &Tensor, dtype: DType) -> Made {
     let axis = op.axis as i64;
-    let bytes = (dtype == DType::Bool).then(|| x.f_to_kind(Kind::Uint8)).transpose()?;
-    let x = bytes.as_ref().unwrap_or(x);
+    let x = numbers(x)?;
     Ok(match op.op {
         ScanOp::Sum => x.f_cumsum(axis, kind(dtype))?,
         ScanOp::Prod => x.f_cumprod(axis, kind(dtype))?,

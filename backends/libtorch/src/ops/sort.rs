@@ -1,10 +1,10 @@
 //! Order along an axis.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 use ubique_core::DType;
 use ubique_core::op::search::{SearchSorted, Side};
 
-use super::Call;
+use super::{Call, numbers};
 use crate::error::Made;
 use crate::memory::Operand;
 
@@ -14,11 +14,8 @@ pub fn sort(axis: usize, descending: bool, x: &Operand<'_>, first: Option<usize>
     let axis = axis as i64;
     // NaN comes last either way, where LibTorch has it first in descending order.
     let turned = descending && x.dtype.is_float();
-    let places = match () {
-        () if turned => x.f_neg()?.f_sort_stable(true, axis, false)?.1,
-        () if x.dtype == DType::Bool => x.f_to_kind(Kind::Uint8)?.f_sort_stable(true, axis, descending)?.1,
-        () => x.f_sort_stable(true, axis, descending)?.1,
-    };
+    let keys = if turned { x.f_neg()? } else { numbers(x)? };
+    let (_, places) = keys.f_sort_stable(true, axis, descending && !turned)?;
     let places = match first {
         Some(count) => places.f_narrow(axis, 0, count as i64)?,
         None => places,
