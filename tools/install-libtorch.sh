@@ -5,8 +5,6 @@
 # Needs Python 3.10 or later with venv, a C++ compiler and Rust. To remove it, delete the two folders that it names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# The version that the crate tch is made for.
-version=2.13.0
 
 case "$(uname)" in
     Darwin) data=$HOME/Library/Application\ Support suffix=dylib ;;
@@ -16,21 +14,16 @@ folder=${UBIQUE_LIBTORCH:-$data/ubique/libtorch}
 plugins=$data/ubique/plugins
 python=${PYTHON:-python3}
 
-packages=("torch==$version")
-options=()
 case "${1:-}" in
-    --cuda) ;;
-    "")
-        # The wheel for Linux is linked with two of CUDA's libraries even where no other is used.
-        options=(--no-deps)
-        [ "$(uname)" = Darwin ] || packages+=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
-        ;;
+    --cuda | "") ;;
     *) sed -n '2,5s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
 
-echo "LibTorch $version goes to $folder"
+echo "LibTorch goes to $folder"
 "$python" -m venv "$folder"
-"$folder/bin/pip" install --quiet ${options[@]+"${options[@]}"} "${packages[@]}"
+"$folder/bin/pip" install --quiet --no-deps -r backends/libtorch/requirements.txt
+# Of what is installed, now with all that it needs.
+[ "${1:-}" != --cuda ] || "$folder/bin/pip" install --quiet torch
 LIBTORCH=$(echo "$folder"/lib/python3*/site-packages/torch)
 export LIBTORCH
 
