@@ -193,14 +193,15 @@ pub unsafe extern "C" fn execute(
         let (device, op, raw, outputs) =
             unsafe { (device(handle), op(prepared), list(inputs, input_count), specs(list(outputs, output_count))?) };
         // SAFETY: valid views of live handles, by the contract.
-        let whole = |raw: &abi::View| unsafe { whole(raw, buffer(raw.buffer)) };
+        let wholes: Few<Option<&View>> = raw.iter().map(|raw| unsafe { whole(raw, buffer(raw.buffer)) }).collect();
+        let others = || raw.iter().zip(&wholes).filter(|(_, whole)| whole.is_none()).map(|(raw, _)| raw);
         let mut views = Few::<View>::new();
-        for raw in raw.iter().filter(|raw| whole(raw).is_none()) {
+        for raw in others() {
             // SAFETY: as above; what is owned is nobody else's.
             views.push(unsafe { view(raw, buffer(raw.buffer)) }?);
         }
         let mut made = views.iter_mut();
-        let operands = raw.iter().map(|raw| match (whole(raw), raw.owned != 0) {
+        let operands = raw.iter().zip(&wholes).map(|(raw, whole)| match (whole, raw.owned != 0) {
             (Some(view), _) => Some(Operand::Ref(view)),
             (None, true) => made.next().map(Operand::Own),
             (None, false) => made.next().map(|view| Operand::Ref(view)),
@@ -212,8 +213,7 @@ pub unsafe extern "C" fn execute(
             Ok(buffers) => buffers,
             Err(error) => {
                 // The host may make room and try again with the same operands.
-                let made = raw.iter().filter(|raw| whole(raw).is_none()).zip(views);
-                for (raw, view) in made.filter(|(raw, _)| raw.owned != 0) {
+                for (raw, view) in others().zip(views).filter(|(raw, _)| raw.owned != 0) {
                     // SAFETY: a live handle of a buffer that is nobody else's, by the contract.
                     unsafe { buffer(raw.buffer).restore(view.buffer) };
                 }
