@@ -1,5 +1,6 @@
 //! Text and codes of the C ABI, to and from Rust's.
 
+use std::cell::Cell;
 use std::ffi::c_char;
 
 use ubique_core::backend::Unavailable;
@@ -50,15 +51,31 @@ pub fn write(text: &str, target: &mut [c_char]) {
 /// Room for an error that has not happened.
 pub const NO_ERROR: abi::Error = abi::Error { message: [0; 768], hint: [0; 256] };
 
-/// What a call gave: nothing, or the error that it wrote.
-pub fn check(code: abi::Code, error: &abi::Error) -> Result<()> {
-    if code == abi::OK {
-        return Ok(());
-    }
-    let kind = usize::try_from(code - 1).ok().and_then(|i| KINDS.get(i)).copied().unwrap_or(ErrorKind::Backend);
+/// Calls a function of the other side with room for its error, and gives that.
+#[inline(always)]
+pub fn checked(call: impl FnOnce(&mut abi::Error) -> abi::Code) -> Result<()> {
+    // Kept, because clearing it takes longer than some calls. Taken out meanwhile, for calls that lead to others.
+    thread_local!(static ROOM: Cell<Option<Box<abi::Error>>> = const { Cell::new(None) });
+    let mut room = ROOM.try_with(Cell::take).ok().flatten().unwrap_or_else(|| Box::new(NO_ERROR));
+    (room.message[0], room.hint[0]) = (0, 0);
+    let code = call(&mut room);
+    let result = if code == abi::OK { Ok(()) } else { Err(failure(code, &room)) };
+    // Where the thread is ending, the room is not kept.
+    let _ = ROOM.try_with(|kept| kept.set(Some(room)));
+    result
+}
+
+/// The error that a call wrote.
+#[cold]
+fn failure(code: abi::Code, error: &abi::Error) -> Error {
+    let kind = usize::try_from(code)
+        .ok()
+        .and_then(|code| KINDS.get(code.checked_sub(1)?))
+        .copied()
+        .unwrap_or(ErrorKind::Backend);
     let Unavailable { why, hint } = reason(error);
     let why = if why.is_empty() { format!("the backend failed with code {code}") } else { why };
-    Err(Error::new(kind, hint.map_or(why.clone(), |hint| format!("{why} ({hint})"))))
+    Error::new(kind, hint.map_or(why.clone(), |hint| format!("{why} ({hint})")))
 }
 
 /// An error as the reason why there is no device.
@@ -67,15 +84,11 @@ pub fn reason(error: &abi::Error) -> Unavailable {
 }
 
 /// Writes an error for the other side.
-pub fn report(result: Result<()>, target: &mut abi::Error) -> abi::Code {
-    match result {
-        Ok(()) => abi::OK,
-        Err(error) => {
-            write(&error.to_string(), &mut target.message);
-            target.hint[0] = 0;
-            code(error.kind())
-        }
-    }
+#[cold]
+pub fn report(error: &Error, target: &mut abi::Error) -> abi::Code {
+    write(&error.to_string(), &mut target.message);
+    target.hint[0] = 0;
+    code(error.kind())
 }
 
 #[cfg(test)]
@@ -95,14 +108,16 @@ mod tests {
 
     #[test]
     fn errors_cross_with_kind_and_text() {
-        let mut room = NO_ERROR;
         for kind in KINDS {
-            let code = report(Err(Error::new(kind, "what happened")), &mut room);
-            let error = check(code, &room).unwrap_err();
+            let error = checked(|room| report(&Error::new(kind, "what happened"), room)).unwrap_err();
             assert_eq!((error.kind(), error.message()), (kind, "what happened"));
         }
-        assert!(check(abi::OK, &room).is_ok());
-        let error = check(-7, &NO_ERROR).unwrap_err();
-        assert!(error.to_string().contains("-7"), "{error}");
+        assert!(checked(|_| abi::OK).is_ok());
+        // What another call has written is not said again.
+        let error = checked(|_| -7).unwrap_err();
+        assert!(error.message().contains("-7") && !error.message().contains("happened"), "{error}");
+        assert_eq!(checked(|_| abi::Code::MIN).unwrap_err().kind(), ErrorKind::Backend);
+        let inner = checked(|_| checked(|room| report(&Error::value("inner"), room)).map_or(9, |()| abi::OK));
+        assert!(!inner.unwrap_err().message().contains("inner"));
     }
 }

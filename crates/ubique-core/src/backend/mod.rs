@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use buffer::Buffer;
 use pending::Pending;
+use smallvec::SmallVec;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -79,6 +80,24 @@ pub trait Executor: Send + Sync {
     /// # Errors
     /// What the kernel or the device reports.
     fn execute(&self, op: &Op, inputs: &mut [Operand<'_>], outputs: &[TensorSpec]) -> Result<Outputs>;
+
+    /// Runs one op where [`Executor::supports`] it on operands of these specs, and gives `None` where not. Executors that
+    /// look the same things up for both questions answer them in one.
+    ///
+    /// # Errors
+    /// As for [`Executor::execute`].
+    fn try_execute(
+        &self,
+        op: &Op,
+        inputs: &mut [Operand<'_>],
+        specs: &[TensorSpec],
+        outputs: &[TensorSpec],
+    ) -> Result<Option<Outputs>> {
+        match self.supports(op, specs) {
+            Support::Native => self.execute(op, inputs, outputs).map(Some),
+            Support::No => Ok(None),
+        }
+    }
 
     /// Starts everything that is queued.
     ///
@@ -152,6 +171,10 @@ impl Deref for Operand<'_> {
         }
     }
 }
+
+/// A list that needs no heap for what most ops have: up to four operands, one result. It is filled by `push`, where it is:
+/// one that is collected, or returned, is copied on the way, which takes as long as a small op does.
+pub type Few<T> = SmallVec<[T; 4]>;
 
 /// One value in the common case, without a list; several for ops with several outputs.
 #[derive(Clone, Debug)]

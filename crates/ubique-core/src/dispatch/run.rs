@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::autodiff::node::Recording;
 use crate::backend::buffer::Buffer;
-use crate::backend::{Operand, Outputs, Several, Support, View};
+use crate::backend::{Few, Operand, Outputs, Several, Support, View};
 use crate::dispatch::cpus::cpus;
 use crate::dispatch::{Device, Fallback, layer};
 use crate::error::{Error, ErrorKind, Result};
@@ -14,7 +14,7 @@ use crate::host::HostTensor;
 use crate::layout::Layout;
 use crate::op::reference::RefTensor;
 use crate::op::view::Contiguous;
-use crate::op::{Gradient, Op, Rule, Specs};
+use crate::op::{Gradient, Op, Rule, Specs, Traits};
 use crate::shape::TensorSpec;
 use crate::tensor::Tensor;
 
@@ -64,7 +64,7 @@ impl Arg<'_> {
 ///
 /// # Errors
 /// See [`crate::dispatch::Dispatch::run`].
-#[inline]
+#[inline(always)]
 pub fn call<const N: usize>(op: Op, mut args: [Arg<'_>; N]) -> Result<Tensor> {
     single(&op, dispatch(&op, &mut args)?)
 }
@@ -103,11 +103,12 @@ pub fn call_owned<const N: usize>(op: Op, mut args: [Arg<'_>; N]) -> Result<Vec<
 /// Where parameters do not fit or memory cannot be had.
 pub fn create(op: impl Into<Op>, device: &Device) -> Result<Tensor> {
     let op = op.into();
-    if layer::active() {
-        let outputs = layer::through(&op, &[], &|_| Ok(perform(&op, device, &mut [])?.into_vec()))?;
-        return single(&op, Several::Many(outputs));
-    }
-    single(&op, perform(&op, device, &mut [])?)
+    let run = || perform(&op, device, &mut []);
+    let results = match layer::active() {
+        true => Several::Many(layer::through(&op, &[], &|_| Ok(run()?.into_vec()))?),
+        false => run()?,
+    };
+    single(&op, results)
 }
 
 #[inline]
@@ -121,33 +122,24 @@ fn single(op: &Op, outputs: Several<Tensor>) -> Result<Tensor> {
 
 fn dispatch(op: &Op, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
     if layer::active() {
-        let run = |inputs: &[Tensor]| {
-            let mut args: Vec<Arg<'_>> = inputs.iter().map(Arg::Ref).collect();
-            let device = common_device(op, &args)?;
-            Ok(perform(op, &device, &mut args)?.into_vec())
-        };
-        return Ok(Several::Many(layer::through(op, &tensors(args), &run)?));
+        return through_layers(op, args);
     }
     let device = common_device(op, args)?;
     perform(op, &device, args)
 }
 
-fn tensors(args: &[Arg<'_>]) -> Vec<Tensor> {
-    args.iter().map(|arg| arg.tensor().clone()).collect()
+#[cold]
+fn through_layers(op: &Op, args: &[Arg<'_>]) -> Result<Several<Tensor>> {
+    let run = |inputs: &[Tensor]| {
+        let mut args: Vec<Arg<'_>> = inputs.iter().map(Arg::Ref).collect();
+        let device = common_device(op, &args)?;
+        Ok(perform(op, &device, &mut args)?.into_vec())
+    };
+    Ok(Several::Many(layer::through(op, &tensors(args), &run)?))
 }
 
-/// Calls `f` with a list made of one entry for each operand. The usual numbers of operands need no heap, and no small
-/// vector either, whose generic loops cost more than the op's own work on small tensors.
-#[inline(always)]
-fn with_each<'a, A, T, R>(args: &'a mut [A], each: impl Fn(&'a mut A) -> T, f: impl FnOnce(&mut [T]) -> R) -> R {
-    match args {
-        [] => f(&mut []),
-        [a] => f(&mut [each(a)]),
-        [a, b] => f(&mut [each(a), each(b)]),
-        [a, b, c] => f(&mut [each(a), each(b), each(c)]),
-        [a, b, c, d] => f(&mut [each(a), each(b), each(c), each(d)]),
-        more => f(&mut more.iter_mut().map(each).collect::<Vec<_>>()),
-    }
+fn tensors(args: &[Arg<'_>]) -> Vec<Tensor> {
+    args.iter().map(|arg| arg.tensor().clone()).collect()
 }
 
 /// The device that all operands share; with gradients where any operand's handle has them.
@@ -160,9 +152,7 @@ fn common_device(op: &Op, args: &[Arg<'_>]) -> Result<Device> {
     for arg in &args[1..] {
         let other = arg.tensor().device();
         if other != device {
-            let specs: Vec<_> = args.iter().map(|a| a.tensor().spec()).collect();
-            let message = format!("operands are on {device} and {other}; move one with to_device");
-            return Err(Error::device(message).with_op(op.name(), &specs));
+            return Err(apart(op, args, device, other));
         }
         if other.is_autodiff() && !device.is_autodiff() {
             device = other;
@@ -171,53 +161,30 @@ fn common_device(op: &Op, args: &[Arg<'_>]) -> Result<Device> {
     Ok(device.clone())
 }
 
-/// Everything from shape inference to the recorded gradient, on a known device.
-fn perform(op: &Op, device: &Device, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
-    let spec = |arg: &Arg<'_>| arg.tensor().spec();
-    // As in `with_each`.
-    match args {
-        [] => perform_on(op, device, args, &[]),
-        [a] => {
-            let specs = [spec(a)];
-            perform_on(op, device, args, &specs)
-        }
-        [a, b] => {
-            let specs = [spec(a), spec(b)];
-            perform_on(op, device, args, &specs)
-        }
-        [a, b, c] => {
-            let specs = [spec(a), spec(b), spec(c)];
-            perform_on(op, device, args, &specs)
-        }
-        more => {
-            let specs: Vec<TensorSpec> = more.iter().map(spec).collect();
-            perform_on(op, device, more, &specs)
-        }
-    }
+#[cold]
+fn apart(op: &Op, args: &[Arg<'_>], device: &Device, other: &Device) -> Error {
+    let specs: Vec<_> = args.iter().map(|a| a.tensor().spec()).collect();
+    let message = format!("operands are on {device} and {other}; move one with to_device");
+    Error::device(message).with_op(op.name(), &specs)
 }
 
-fn perform_on(op: &Op, device: &Device, args: &mut [Arg<'_>], inputs: &[TensorSpec]) -> Result<Several<Tensor>> {
+// Here and below, what every op does is inlined into few functions, and what few ops do stands in functions of its own.
+// Processors remember the last 16 or 32 callers. The functions of a library that runs the op take half of them, and returning to a
+// forgotten one takes 25 cycles, as much as all that a small function does.
+
+/// Everything from shape inference to the recorded gradient, on a known device.
+#[inline(always)]
+fn perform(op: &Op, device: &Device, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
+    let mut inputs = Few::new();
+    for arg in &*args {
+        inputs.push(arg.tensor().spec());
+    }
+    let inputs = &inputs[..];
     let rule = op.rule();
     let specs = rule.possible(inputs).map_err(|e| e.with_op(rule.name(), inputs).with_device(device.name()))?;
     let traits = rule.traits();
     let call = Call { op, rule, is_view: traits.view, device, inputs, specs: &specs };
-    if !args.iter().any(|a| a.tensor().is_tracked()) {
-        return call.compute(args);
-    }
-    match traits.gradient {
-        Gradient::None => call.compute(args),
-        Gradient::Decomposition => {
-            device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
-            rule.decompose(&tensors(args))?
-                .map(Several::Many)
-                .ok_or_else(|| Error::gradient("has neither a gradient nor a decomposition").with_op(op.name(), inputs))
-        }
-        Gradient::Own(_) => {
-            let recording = Recording::new(traits, device, args);
-            let results = call.compute(args)?;
-            Ok(recording.finish(op, device, results))
-        }
-    }
+    if args.iter().any(|a| a.tensor().is_tracked()) { call.recorded(traits, args) } else { call.compute(args) }
 }
 
 /// An op with its operands' and outputs' specs, on its way to the device. It records no gradient.
@@ -233,14 +200,40 @@ struct Call<'a> {
 
 impl Call<'_> {
     /// The results: of the device's own kernel, of simpler ops, or of the host.
-    #[inline]
+    #[inline(always)]
     fn compute(&self, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
         if self.is_view {
             return self.look(args).map(Several::One);
         }
-        if self.device.executor().supports(self.op, self.inputs) == Support::Native {
-            return self.execute(args);
+        if let Some(buffers) = self.native(args)? {
+            return self.wrap(args, buffers);
         }
+        self.composed(args)
+    }
+
+    /// The results, with the gradient recorded.
+    #[inline(never)]
+    fn recorded(&self, traits: Traits, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
+        let Call { op, rule, device, inputs, .. } = *self;
+        match traits.gradient {
+            Gradient::None => self.compute(args),
+            Gradient::Decomposition => {
+                device.opened.decomposed.fetch_add(1, Ordering::Relaxed);
+                rule.decompose(&tensors(args))?.map(Several::Many).ok_or_else(|| {
+                    Error::gradient("has neither a gradient nor a decomposition").with_op(op.name(), inputs)
+                })
+            }
+            Gradient::Own(_) => {
+                let recording = Recording::new(traits, device, args);
+                let results = self.compute(args)?;
+                Ok(recording.finish(op, device, results))
+            }
+        }
+    }
+
+    /// The results of simpler ops, or of the host.
+    #[inline(never)]
+    fn composed(&self, args: &[Arg<'_>]) -> Result<Several<Tensor>> {
         // Without their gradient nodes, so that the inner ops are not recorded: the op as a whole is.
         let tensors: Vec<Tensor> = args.iter().map(|arg| arg.tensor().detach()).collect();
         match self.rule.decompose(&tensors) {
@@ -263,44 +256,57 @@ impl Call<'_> {
         error.with_op(self.op.name(), self.inputs).with_device(self.device.name())
     }
 
-    #[inline]
-    fn execute(&self, args: &mut [Arg<'_>]) -> Result<Several<Tensor>> {
-        self.device.opened.native.fetch_add(1, Ordering::Relaxed);
-        let buffers = match self.buffers(args) {
-            Ok(buffers) => buffers,
-            Err(error) => self.buffers_again(args, error)?,
+    /// The results of the device's own kernel; `None` where it has none. Where memory was short, the device gives back
+    /// what it can, and tries once more.
+    #[inline(always)]
+    fn native(&self, args: &mut [Arg<'_>]) -> Result<Option<Outputs>> {
+        let results = match self.try_execute(args) {
+            Ok(results) => results,
+            Err(error) => self.try_again(args, error)?,
         };
-        match (buffers, self.specs.as_slice(self.inputs)) {
-            (Several::One(buffer), [spec]) => {
-                let layout = match self.specs {
-                    Specs::Like(operand) if args[*operand].tensor().layout().is_row_major() => {
-                        args[*operand].tensor().view().layout.clone()
-                    }
-                    _ => Arc::new(Layout::contiguous(spec.shape.clone())),
-                };
-                let view = View::new(buffer, layout, spec.dtype);
-                Ok(Several::One(Tensor::from_view(view, self.device.clone())))
-            }
-            (buffers, specs) => self.wrap(buffers.into_vec(), specs).map(Several::Many),
+        if results.is_some() {
+            self.device.opened.native.fetch_add(1, Ordering::Relaxed);
         }
+        Ok(results)
     }
 
-    #[inline]
-    fn buffers(&self, args: &mut [Arg<'_>]) -> Result<Outputs> {
-        let (executor, specs) = (self.device.executor(), self.specs.as_slice(self.inputs));
-        with_each(args, Arg::operand, |operands| executor.execute(self.op, operands, specs))
-    }
-
-    /// Where memory was short: once more, after the device has given back what it can.
     #[cold]
-    fn buffers_again(&self, args: &mut [Arg<'_>], error: Error) -> Result<Outputs> {
+    fn try_again(&self, args: &mut [Arg<'_>], error: Error) -> Result<Option<Outputs>> {
         if !self.device.reclaim(&error) {
             return Err(self.fail(error));
         }
-        self.buffers(args).map_err(|e| self.fail(e))
+        self.try_execute(args).map_err(|e| self.fail(e))
     }
 
-    fn wrap(&self, buffers: Vec<Buffer>, specs: &[TensorSpec]) -> Result<Vec<Tensor>> {
+    #[inline(always)]
+    fn try_execute(&self, args: &mut [Arg<'_>]) -> Result<Option<Outputs>> {
+        let mut operands = Few::new();
+        for arg in args {
+            operands.push(arg.operand());
+        }
+        let outputs = self.specs.as_slice(self.inputs);
+        self.device.executor().try_execute(self.op, &mut operands, self.inputs, outputs)
+    }
+
+    #[inline(always)]
+    fn wrap(&self, args: &[Arg<'_>], buffers: Outputs) -> Result<Several<Tensor>> {
+        let specs = self.specs.as_slice(self.inputs);
+        let (buffer, spec) = match (buffers, specs) {
+            (Several::One(buffer), [spec]) => (buffer, spec),
+            (buffers, specs) => return self.wrap_many(buffers.into_vec(), specs).map(Several::Many),
+        };
+        let layout = match self.specs {
+            Specs::Like(operand) if args[*operand].tensor().layout().is_row_major() => {
+                args[*operand].tensor().view().layout.clone()
+            }
+            _ => Arc::new(Layout::contiguous(spec.shape.clone())),
+        };
+        let view = View::new(buffer, layout, spec.dtype);
+        Ok(Several::One(Tensor::from_view(view, self.device.clone())))
+    }
+
+    #[inline(never)]
+    fn wrap_many(&self, buffers: Vec<Buffer>, specs: &[TensorSpec]) -> Result<Vec<Tensor>> {
         if buffers.len() != specs.len() {
             let counts = format!("the device gave {} outputs instead of {}", buffers.len(), specs.len());
             return Err(self.fail(Error::backend(counts)));
@@ -310,6 +316,7 @@ impl Call<'_> {
     }
 
     /// A view op: the same buffer under another layout, after a copy where strides cannot express it.
+    #[inline(never)]
     fn look(&self, args: &[Arg<'_>]) -> Result<Tensor> {
         let Call { op, rule, device, .. } = *self;
         let input = args.first().ok_or_else(|| Error::value("a view needs an operand"))?.tensor();

@@ -3,11 +3,11 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null;
 
-use ubique_core::backend::{Backend, OpenOptions, Operand, Several, Support, View};
-use ubique_core::{Error, Op};
+use ubique_core::backend::{Backend, Few, OpenOptions, Operand, Outputs, Several, Support};
+use ubique_core::{Error, Op, Result, TensorSpec};
 
 use super::handles::{
-    BufferHandle, DeviceHandle, Few, Foreign, OpHandle, buffer, device, list, op, spec, specs, view, whole, write_info,
+    BufferHandle, DeviceHandle, Foreign, OpHandle, Seen, buffer, device, list, op, spec, view, whole, write_info,
 };
 use super::{guarded, guarded_or};
 use crate::abi;
@@ -111,8 +111,10 @@ pub unsafe extern "C" fn supports(
 ) -> u32 {
     guarded_or(0, || {
         // SAFETY: live handles and a valid list, by the contract.
-        let (device, op, inputs) = unsafe { (device(handle), op(prepared), specs(list(inputs, count))) };
-        inputs.is_ok_and(|inputs| device.executor.supports(&op.op, &inputs) == Support::Native).into()
+        let (device, op, inputs) = unsafe { (device(handle), op(prepared), list(inputs, count)) };
+        // SAFETY: valid specs, by the contract.
+        let specs: Result<Vec<TensorSpec>> = inputs.iter().map(|raw| unsafe { spec(raw) }).collect();
+        specs.is_ok_and(|specs| device.executor.supports(&op.op, &specs) == Support::Native).into()
     })
 }
 
@@ -143,7 +145,7 @@ pub unsafe extern "C" fn download(
 ) -> abi::Code {
     let body = || {
         // SAFETY: a live handle, a valid view and room for that many bytes, by the contract.
-        let (device, view) = unsafe { (device(handle), view(&*raw, buffer((*raw).buffer))?) };
+        let (device, view) = unsafe { (device(handle), view(&*raw, buffer((*raw).buffer).buffer()?.clone())?) };
         let host = device.executor.download(&view)?.wait()?;
         let source = host.bytes();
         if source.len() != bytes {
@@ -159,7 +161,7 @@ pub unsafe extern "C" fn download(
 
 pub unsafe extern "C" fn free_buffer(handle: *mut abi::Buffer) {
     // SAFETY: a handle of `BufferHandle::export`, given back once.
-    guarded_or((), || drop(unsafe { Box::from_raw(handle.cast::<BufferHandle>()) }));
+    guarded_or((), || unsafe { BufferHandle::free(handle) });
 }
 
 pub unsafe extern "C" fn host_pointer(_device: *mut abi::Device, handle: *mut abi::Buffer) -> *const c_void {
@@ -178,6 +180,25 @@ pub unsafe extern "C" fn check_buffer(
     unsafe { guarded(error, || buffer(handle).buffer()?.check()) }
 }
 
+/// Runs an op on operands of which some are parts of their buffers, or given away.
+///
+/// # Safety
+/// As for [`Seen::new`], of every view.
+#[inline(never)]
+unsafe fn with_parts(
+    raw: &[abi::View],
+    execute: impl FnOnce(&mut [Operand<'_>]) -> Result<Outputs>,
+) -> Result<Outputs> {
+    // SAFETY: as the caller promises.
+    let mut seen = raw.iter().map(|raw| unsafe { Seen::new(raw) }).collect::<Result<Vec<_>>>()?;
+    let done = execute(&mut seen.iter_mut().map(Seen::operand).collect::<Vec<_>>());
+    if done.is_err() {
+        // The host may make room and try again with the same operands.
+        seen.iter_mut().for_each(Seen::give_back);
+    }
+    done
+}
+
 pub unsafe extern "C" fn execute(
     handle: *mut abi::Device,
     prepared: *const abi::Op,
@@ -190,36 +211,24 @@ pub unsafe extern "C" fn execute(
 ) -> abi::Code {
     let body = || {
         // SAFETY: live handles and valid lists, by the contract.
-        let (device, op, raw, outputs) =
-            unsafe { (device(handle), op(prepared), list(inputs, input_count), specs(list(outputs, output_count))?) };
-        // SAFETY: valid views of live handles, by the contract.
-        let wholes: Few<Option<&View>> = raw.iter().map(|raw| unsafe { whole(raw, buffer(raw.buffer)) }).collect();
-        let others = || raw.iter().zip(&wholes).filter(|(_, whole)| whole.is_none()).map(|(raw, _)| raw);
-        let mut views = Few::<View>::new();
-        for raw in others() {
-            // SAFETY: as above; what is owned is nobody else's.
-            views.push(unsafe { view(raw, buffer(raw.buffer)) }?);
+        let (device, op, raw) = unsafe { (device(handle), op(prepared), list(inputs, input_count)) };
+        let mut specs = Few::new();
+        // SAFETY: a valid list, by the contract.
+        for raw in unsafe { list(outputs, output_count) } {
+            // SAFETY: a valid spec, by the contract.
+            specs.push(unsafe { spec(raw) }?);
         }
-        let mut made = views.iter_mut();
-        let operands = raw.iter().zip(&wholes).map(|(raw, whole)| match (whole, raw.owned != 0) {
-            (Some(view), _) => Some(Operand::Ref(view)),
-            (None, true) => made.next().map(Operand::Own),
-            (None, false) => made.next().map(|view| Operand::Ref(view)),
-        });
-        let mut operands: Few<Operand<'_>> = operands.flatten().collect();
-        let done = device.executor.execute(&op.op, &mut operands, &outputs);
-        drop(operands);
-        let buffers = match done {
-            Ok(buffers) => buffers,
-            Err(error) => {
-                // The host may make room and try again with the same operands.
-                for (raw, view) in others().zip(views).filter(|(raw, _)| raw.owned != 0) {
-                    // SAFETY: a live handle of a buffer that is nobody else's, by the contract.
-                    unsafe { buffer(raw.buffer).restore(view.buffer) };
-                }
-                return Err(error);
-            }
-        };
+        let mut operands = Few::new();
+        // SAFETY: valid views of live handles, by the contract.
+        for view in raw.iter().map_while(|raw| unsafe { whole(raw) }) {
+            operands.push(Operand::Ref(view));
+        }
+        let buffers = if operands.len() == raw.len() {
+            device.executor.execute(&op.op, &mut operands, &specs)
+        } else {
+            // SAFETY: as above.
+            unsafe { with_parts(raw, |operands| device.executor.execute(&op.op, operands, &specs)) }
+        }?;
         let given = buffers.as_slice().len();
         if given != output_count {
             return Err(Error::backend(format!("the kernel gave {given} outputs instead of {output_count}")));

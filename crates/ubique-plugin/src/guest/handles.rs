@@ -1,21 +1,16 @@
 //! What the handles point to, and the host's structs as Rust's.
 
-use std::cell::UnsafeCell;
+use std::cell::{RefCell, UnsafeCell};
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
-use smallvec::SmallVec;
-
 use ubique_core::backend::buffer::Buffer;
-use ubique_core::backend::{DTypeUsage, DeviceInfo, Executor, View};
+use ubique_core::backend::{DTypeUsage, DeviceInfo, Executor, Operand, View};
 use ubique_core::layout::Strides;
 use ubique_core::{DType, Error, HostTensor, Layout, Op, Result, Shape, TensorSpec};
 
 use crate::abi;
 use crate::text;
-
-/// A list of what an op has a few of.
-pub type Few<T> = SmallVec<[T; 4]>;
 
 /// Behind a device's handle.
 pub struct DeviceHandle {
@@ -28,8 +23,10 @@ pub struct OpHandle {
 }
 
 /// Behind a buffer's handle.
+#[derive(Default)]
 pub struct BufferHandle(UnsafeCell<Held>);
 
+#[derive(Default)]
 struct Held {
     /// Nothing after an op took the buffer over.
     buffer: Option<Buffer>,
@@ -37,10 +34,38 @@ struct Held {
     view: OnceLock<View>,
 }
 
+/// How many handles a thread keeps for later.
+const KEPT: usize = 64;
+
+thread_local! {
+    /// Handles that were given back: every result takes one.
+    #[expect(clippy::vec_box, reason = "a handle's address is what the host knows")]
+    static SPARE: RefCell<Vec<Box<BufferHandle>>> = const { RefCell::new(Vec::new()) };
+}
+
 impl BufferHandle {
+    #[inline]
     pub fn export(buffer: Buffer) -> *mut abi::Buffer {
-        let held = Held { buffer: Some(buffer), view: OnceLock::new() };
-        Box::into_raw(Box::new(BufferHandle(UnsafeCell::new(held)))).cast()
+        let mut handle = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten().unwrap_or_default();
+        handle.0.get_mut().buffer = Some(buffer);
+        Box::into_raw(handle).cast()
+    }
+
+    /// # Safety
+    /// A handle of [`BufferHandle::export`], given back once.
+    #[inline]
+    pub unsafe fn free(handle: *mut abi::Buffer) {
+        // SAFETY: as the caller promises.
+        let mut handle = unsafe { Box::from_raw(handle.cast::<BufferHandle>()) };
+        let held = handle.0.get_mut();
+        // What is dropped may lead to other handles, so the spare ones are not borrowed meanwhile.
+        (held.buffer, held.view) = (None, OnceLock::new());
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < KEPT {
+                spare.push(handle);
+            }
+        });
     }
 
     fn held(&self) -> &Held {
@@ -74,14 +99,18 @@ impl BufferHandle {
     }
 
     /// The buffer as row-major elements from its start; `None` where it is too small, or was looked at in another shape.
+    #[inline]
     fn row_major(&self, shape: &[usize], dtype: DType) -> Option<&View> {
+        let view = self.held().view.get().or_else(|| self.look(shape, dtype))?;
+        (view.dtype == dtype && **view.shape() == *shape).then_some(view)
+    }
+
+    #[inline(never)]
+    fn look(&self, shape: &[usize], dtype: DType) -> Option<&View> {
         let Held { buffer, view } = self.held();
-        if view.get().is_none() {
-            let (shape, buffer) = (Shape::from(shape), buffer.as_ref()?);
-            shape.bytes(dtype).ok().filter(|&bytes| bytes <= buffer.byte_len())?;
-            let _ = view.set(View::new(buffer.clone(), Layout::contiguous(shape), dtype));
-        }
-        view.get().filter(|view| view.dtype == dtype && **view.shape() == *shape)
+        let (shape, buffer) = (Shape::from(shape), buffer.as_ref()?);
+        shape.bytes(dtype).ok().filter(|&bytes| bytes <= buffer.byte_len())?;
+        Some(view.get_or_init(|| View::new(buffer.clone(), Layout::contiguous(shape), dtype)))
     }
 
     /// Where the host can read the memory, as long as the handle lives; null where it cannot.
@@ -139,44 +168,81 @@ pub unsafe fn spec(raw: &abi::Spec) -> Result<TensorSpec> {
     Ok(TensorSpec::new(shape, dtype(raw.dtype)?))
 }
 
+/// A view's elements in a buffer.
+///
 /// # Safety
-/// As for [`spec`], of every element.
-pub unsafe fn specs(raw: &[abi::Spec]) -> Result<Few<TensorSpec>> {
+/// Shape and strides are valid for `rank` elements.
+pub unsafe fn view(raw: &abi::View, buffer: Buffer) -> Result<View> {
     // SAFETY: as the caller promises.
-    raw.iter().map(|one| unsafe { spec(one) }).collect()
+    let (spec, strides) = unsafe { (spec(&raw.spec)?, list(raw.strides, raw.spec.rank as usize)) };
+    let elements = buffer.byte_len() / spec.dtype.size();
+    let layout = match raw.contiguous != 0 && raw.offset == 0 && spec.shape.elements()? <= elements {
+        true => Layout::contiguous(spec.shape),
+        false => Layout::strided(spec.shape, Strides::from_slice(strides), raw.offset, elements)?,
+    };
+    Ok(View::new(buffer, layout, spec.dtype))
+}
+
+/// An operand as it lies in its handle.
+pub enum Seen<'a> {
+    /// All of the buffer, in a view that the handle keeps.
+    Whole(&'a View),
+    /// Other elements of it.
+    Part(View),
+    /// Given away by the host, and taken out of the handle, so that it has one holder here too.
+    Taken(View, &'a BufferHandle),
+}
+
+impl<'a> Seen<'a> {
+    /// # Safety
+    /// The handle is live, shape and strides are valid for `rank` elements, and nobody else uses the handle of a buffer that
+    /// is given away.
+    pub unsafe fn new(raw: &abi::View) -> Result<Seen<'a>> {
+        // SAFETY: as the caller promises.
+        if let Some(view) = unsafe { whole(raw) } {
+            return Ok(Seen::Whole(view));
+        }
+        // SAFETY: as the caller promises.
+        let handle = unsafe { buffer(raw.buffer) };
+        // SAFETY: as the caller promises.
+        let view = unsafe { view(raw, handle.buffer()?.clone()) }?;
+        if raw.owned == 0 {
+            return Ok(Seen::Part(view));
+        }
+        // SAFETY: as the caller promises.
+        drop(unsafe { handle.take() }?);
+        Ok(Seen::Taken(view, handle))
+    }
+
+    pub fn operand(&mut self) -> Operand<'_> {
+        match self {
+            Seen::Whole(view) => Operand::Ref(view),
+            Seen::Part(view) => Operand::Ref(view),
+            Seen::Taken(view, _) => Operand::Own(view),
+        }
+    }
+
+    /// Puts a buffer back that an op did not need after all.
+    pub fn give_back(&mut self) {
+        if let Seen::Taken(view, handle) = self {
+            // SAFETY: as promised when it was taken, nobody else uses the handle.
+            unsafe { handle.restore(view.buffer.clone()) };
+        }
+    }
 }
 
 /// A view of all of a buffer that is not given away, kept in its handle; `None` for other views.
 ///
 /// # Safety
-/// The shape is valid for `rank` elements.
-pub unsafe fn whole<'a>(raw: &abi::View, handle: &'a BufferHandle) -> Option<&'a View> {
+/// The handle is live, and the shape is valid for `rank` elements.
+#[inline(always)]
+pub unsafe fn whole<'a>(raw: &abi::View) -> Option<&'a View> {
     if raw.owned != 0 || raw.contiguous == 0 || raw.offset != 0 {
         return None;
     }
     // SAFETY: as the caller promises.
-    let shape = unsafe { list(raw.spec.shape, raw.spec.rank as usize) };
+    let (handle, shape) = unsafe { (buffer(raw.buffer), list(raw.spec.shape, raw.spec.rank as usize)) };
     handle.row_major(shape, dtype(raw.spec.dtype).ok()?)
-}
-
-/// A view of a buffer. One that was given away is taken out of its handle, so that it has one holder here too.
-///
-/// # Safety
-/// Shape and strides are valid for `rank` elements, and nobody else uses the handle of a buffer that is given away.
-pub unsafe fn view(raw: &abi::View, handle: &BufferHandle) -> Result<View> {
-    // SAFETY: as the caller promises.
-    let (spec, strides) = unsafe { (spec(&raw.spec)?, list(raw.strides, raw.spec.rank as usize)) };
-    let elements = handle.buffer()?.byte_len() / spec.dtype.size();
-    let layout = match raw.contiguous != 0 && raw.offset == 0 && spec.shape.elements()? <= elements {
-        true => Layout::contiguous(spec.shape),
-        false => Layout::strided(spec.shape, Strides::from_slice(strides), raw.offset, elements)?,
-    };
-    let buffer = match raw.owned != 0 {
-        // SAFETY: as the caller promises.
-        true => unsafe { handle.take() }?,
-        false => handle.buffer()?.clone(),
-    };
-    Ok(View::new(buffer, layout, spec.dtype))
 }
 
 /// Memory that the host has handed over, released with the last use.

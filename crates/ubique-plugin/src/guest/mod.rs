@@ -3,6 +3,7 @@
 mod calls;
 mod handles;
 
+use std::any::Any;
 use std::ffi::{CString, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -80,14 +81,19 @@ unsafe impl Sync for Exported {}
 ///
 /// # Safety
 /// `error` is valid for writing.
+#[inline(always)]
 unsafe fn guarded(error: *mut abi::Error, body: impl FnOnce() -> Result<()>) -> abi::Code {
-    let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<&str>().copied().map(str::to_owned);
-        let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        Err(Error::backend(format!("the backend panicked: {said}")))
-    });
-    // SAFETY: valid, as the caller promises.
-    text::report(result, unsafe { &mut *error })
+    match catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic))) {
+        Ok(()) => abi::OK,
+        // SAFETY: valid, as the caller promises.
+        Err(what) => text::report(&what, unsafe { &mut *error }),
+    }
+}
+
+#[cold]
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::backend(format!("the backend panicked: {}", said.unwrap_or_default()))
 }
 
 /// As [`guarded`] for functions that cannot fail.

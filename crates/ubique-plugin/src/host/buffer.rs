@@ -8,7 +8,7 @@ use ubique_core::{HostTensor, Result};
 
 use super::device::Device;
 use crate::abi;
-use crate::text::{self, NO_ERROR};
+use crate::text;
 
 /// The handle of a piece of the backend's memory.
 pub struct PluginBuffer {
@@ -42,10 +42,8 @@ impl Storage for PluginBuffer {
 
     fn check(&self) -> Result<()> {
         let Some(check) = self.device.table.raw.check_buffer else { return Ok(()) };
-        let mut error = NO_ERROR;
         // SAFETY: both handles are live.
-        let code = unsafe { check(self.device.handle, self.handle, &mut error) };
-        text::check(code, &error)
+        text::checked(|error| unsafe { check(self.device.handle, self.handle, error) })
     }
 }
 

@@ -9,7 +9,7 @@ use ubique_core::{Error, Op, Result};
 use super::ops::{Known, Prepared, Prepares};
 use super::table::Table;
 use crate::abi;
-use crate::text::{self, NO_ERROR};
+use crate::text;
 
 /// The handle of an opened device, shared by the executor and the buffers.
 pub struct Device {
@@ -30,10 +30,9 @@ impl Device {
             threads: options.threads.unwrap_or(0) as u64,
             memory_limit: options.memory_limit.unwrap_or(0),
         };
-        let (mut handle, mut error) = (null_mut(), NO_ERROR);
+        let mut handle = null_mut();
         // SAFETY: the pointers are valid for the call.
-        let code = unsafe { (table.open_device)(table.raw.context, index, &options, &mut handle, &mut error) };
-        text::check(code, &error)?;
+        text::checked(|error| unsafe { (table.open_device)(table.raw.context, index, &options, &mut handle, error) })?;
         if handle.is_null() {
             return Err(Error::backend("the backend opened the device, but gave no handle of it"));
         }

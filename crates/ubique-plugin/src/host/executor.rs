@@ -1,18 +1,20 @@
 //! A loaded backend's device as an [`Executor`].
 
 use std::ptr::null_mut;
+use std::slice;
 use std::sync::Arc;
 
 use ubique_core::backend::buffer::Buffer;
 use ubique_core::backend::memory::{MemoryControl, MemoryUsage};
 use ubique_core::backend::pending::Pending;
-use ubique_core::backend::{DeviceInfo, Executor, Operand, Outputs, Several, Support, View};
+use ubique_core::backend::{DeviceInfo, Executor, Few, Operand, Outputs, Several, Support, View};
 use ubique_core::{DType, Error, HostTensor, Op, Result, TensorSpec};
 
 use super::buffer::{PluginBuffer, give};
 use super::device::Device;
+use super::ops::{Known, Prepared};
 use crate::abi;
-use crate::text::{self, NO_ERROR};
+use crate::text;
 
 pub struct PluginExecutor {
     info: DeviceInfo,
@@ -25,20 +27,86 @@ impl PluginExecutor {
     }
 
     /// A handle that the backend gave, as a buffer.
+    #[inline]
     fn wrap(&self, handle: *mut abi::Buffer, spec: &TensorSpec) -> Result<Buffer> {
         if handle.is_null() {
             return Err(Error::backend("the backend reported success, but gave no buffer"));
         }
-        let bytes = spec.shape.bytes(spec.dtype)?;
+        // What core asks for can be addressed.
+        let bytes = spec.shape.iter().product::<usize>() * spec.dtype.size();
         Ok(Buffer::new(PluginBuffer { device: self.device.clone(), handle, bytes }))
+    }
+
+    /// Whether the backend takes an op on operands of these specs.
+    fn takes(&self, op: &Known, inputs: &[TensorSpec]) -> bool {
+        op.supports(inputs, |prepared| {
+            let specs: Vec<abi::Spec> = inputs.iter().map(spec).collect();
+            let Device { table, handle, .. } = &*self.device;
+            // SAFETY: both handles are live, and the list is valid for the call.
+            unsafe { (table.supports)(*handle, prepared.handle, specs.as_ptr(), specs.len()) != 0 }
+        })
+    }
+
+    #[inline(always)]
+    fn run(&self, op: &Prepared, inputs: &mut [Operand<'_>], outputs: &[TensorSpec]) -> Result<Outputs> {
+        if let [output] = outputs {
+            let mut result = null_mut();
+            let reused = self.call(op, inputs, &[spec(output)], slice::from_mut(&mut result))?;
+            let buffer = if reused { self.reused(result, output, inputs) } else { self.wrap(result, output) };
+            return buffer.map(Several::One);
+        }
+        self.run_many(op, inputs, outputs)
+    }
+
+    #[inline(never)]
+    fn run_many(&self, op: &Prepared, inputs: &mut [Operand<'_>], outputs: &[TensorSpec]) -> Result<Outputs> {
+        let specs: Vec<abi::Spec> = outputs.iter().map(spec).collect();
+        let mut results = vec![null_mut(); outputs.len()];
+        let reused = self.call(op, inputs, &specs, &mut results)?;
+        let results = results.into_iter().zip(outputs).map(|(result, spec)| match reused {
+            true => self.reused(result, spec, inputs),
+            false => self.wrap(result, spec),
+        });
+        results.collect::<Result<_>>().map(Several::Many)
+    }
+
+    /// Lets the backend run an op and write a handle for each output. Gives whether one is that of an operand.
+    #[inline(always)]
+    fn call(
+        &self,
+        op: &Prepared,
+        inputs: &mut [Operand<'_>],
+        outputs: &[abi::Spec],
+        results: &mut [*mut abi::Buffer],
+    ) -> Result<bool> {
+        let (execute, device) = (self.device.table.execute, self.device.handle);
+        let (outputs, room, places) = (outputs.as_ptr(), outputs.len(), results.as_mut_ptr());
+        let mut views = Few::new();
+        for input in inputs {
+            views.push(operand(input));
+        }
+        require_own(&views)?;
+        let (inputs, count) = (views.as_ptr(), views.len());
+        // SAFETY: all handles are live, and the lists are valid for the call and as long as said.
+        text::checked(|error| unsafe { execute(device, op.handle, inputs, count, outputs, places, room, error) })?;
+        Ok(views.iter().any(|operand| results.contains(&operand.buffer)))
+    }
+
+    /// A handle that the backend gave for an output and that may be an operand's, whose memory it gives on.
+    fn reused(&self, result: *mut abi::Buffer, spec: &TensorSpec, inputs: &[Operand<'_>]) -> Result<Buffer> {
+        match inputs.iter().find(|operand| handle(operand) == result) {
+            Some(operand) if operand.buffer.byte_len() < spec.shape.bytes(spec.dtype)? => {
+                Err(Error::backend("the backend gave an operand on whose memory is too small for the output"))
+            }
+            Some(operand) => Ok(operand.buffer.clone()),
+            None => self.wrap(result, spec),
+        }
     }
 
     fn wait(&self, function: Option<abi::Wait>) -> Result<()> {
         let Some(function) = function else { return Ok(()) };
-        let mut error = NO_ERROR;
         // SAFETY: the handle is live.
-        let code = unsafe { function(self.device.handle, &mut error) };
-        text::check(code, &error)
+        text::checked(|error| unsafe { function(self.device.handle, error) })
     }
 }
 
@@ -51,31 +119,39 @@ fn shaped(shape: &[usize], dtype: DType) -> abi::Spec {
     abi::Spec { dtype: dtype as u32, rank: shape.len() as u32, shape: shape.as_ptr() }
 }
 
-fn handle(view: &View) -> Result<*mut abi::Buffer> {
-    let buffer: &PluginBuffer =
-        view.buffer.downcast().ok_or_else(|| Error::backend("an operand lies in another backend's memory"))?;
-    Ok(buffer.handle)
+/// Null where the memory is another backend's.
+fn handle(view: &View) -> *mut abi::Buffer {
+    view.buffer.downcast().map_or(null_mut(), |buffer: &PluginBuffer| buffer.handle)
 }
 
-fn view(view: &View, owned: bool) -> Result<abi::View> {
+fn require_own(views: &[abi::View]) -> Result<()> {
+    match views.iter().any(|view| view.buffer.is_null()) {
+        true => Err(Error::backend("an operand lies in another backend's memory")),
+        false => Ok(()),
+    }
+}
+
+#[inline]
+fn operand(operand: &mut Operand<'_>) -> abi::View {
+    match operand {
+        Operand::Ref(operand) => view(operand, false),
+        Operand::Own(operand) => {
+            let unique = operand.buffer.is_unique();
+            view(operand, unique)
+        }
+    }
+}
+
+#[inline]
+fn view(view: &View, owned: bool) -> abi::View {
     let layout = &view.layout;
-    Ok(abi::View {
+    abi::View {
         spec: shaped(layout.shape(), view.dtype),
         strides: layout.strides().as_ptr(),
         offset: layout.offset(),
-        buffer: handle(view)?,
+        buffer: handle(view),
         contiguous: layout.is_contiguous().into(),
         owned: owned.into(),
-    })
-}
-
-/// Calls `f` with a list of what `each` makes of `items`. The usual numbers need no heap.
-fn with_each<T, A, R>(items: &mut [A], each: impl Fn(&mut A) -> Result<T>, f: impl FnOnce(&[T]) -> R) -> Result<R> {
-    match items {
-        [a] => Ok(f(&[each(a)?])),
-        [a, b] => Ok(f(&[each(a)?, each(b)?])),
-        [a, b, c] => Ok(f(&[each(a)?, each(b)?, each(c)?])),
-        more => Ok(f(&more.iter_mut().map(each).collect::<Result<Vec<T>>>()?)),
     }
 }
 
@@ -85,13 +161,7 @@ impl Executor for PluginExecutor {
     }
 
     fn supports(&self, op: &Op, inputs: &[TensorSpec]) -> Support {
-        let native = self.device.known(op).supports(inputs, |prepared| {
-            let specs: Vec<abi::Spec> = inputs.iter().map(spec).collect();
-            let Device { table, handle, .. } = &*self.device;
-            // SAFETY: both handles are live, and the list is valid for the call.
-            unsafe { (table.supports)(*handle, prepared.handle, specs.as_ptr(), specs.len()) != 0 }
-        });
-        if native { Support::Native } else { Support::No }
+        if self.takes(&self.device.known(op), inputs) { Support::Native } else { Support::No }
     }
 
     fn upload(&self, data: HostTensor) -> Result<Buffer> {
@@ -99,12 +169,9 @@ impl Executor for PluginExecutor {
         if !self.info.usage(given.dtype).storage {
             return Err(Error::dtype(format!("the device cannot store {}", given.dtype)));
         }
-        let (mut buffer, mut error) = (null_mut(), NO_ERROR);
-        let memory = give(data);
+        let (upload, memory, mut buffer) = (self.device.table.upload, give(data), null_mut());
         // SAFETY: the memory is handed over; all pointers are valid for the call.
-        let code =
-            unsafe { (self.device.table.upload)(self.device.handle, &spec(&given), memory, &mut buffer, &mut error) };
-        text::check(code, &error)?;
+        text::checked(|error| unsafe { upload(self.device.handle, &spec(&given), memory, &mut buffer, error) })?;
         self.wrap(buffer, &given)
     }
 
@@ -118,65 +185,30 @@ impl Executor for PluginExecutor {
         let bytes = from.shape().bytes(from.dtype)?;
         data.try_reserve_exact(bytes).map_err(|e| Error::out_of_memory(format!("room for a download: {e}")))?;
         data.resize(bytes, 0u8);
-        let (Device { table, handle, .. }, mut error) = (&*self.device, NO_ERROR);
+        let (Device { table, handle, .. }, view) = (&*self.device, view(from, false));
+        require_own(slice::from_ref(&view))?;
         // SAFETY: the target has that many bytes; everything is valid for the call.
-        let code =
-            unsafe { (table.download)(*handle, &view(from, false)?, data.as_mut_ptr().cast(), bytes, &mut error) };
-        text::check(code, &error)?;
+        text::checked(|error| unsafe { (table.download)(*handle, &view, data.as_mut_ptr().cast(), bytes, error) })?;
         HostTensor::from_bytes(data, from.dtype, from.shape()).map(Pending::ready)
     }
 
     fn execute(&self, op: &Op, inputs: &mut [Operand<'_>], outputs: &[TensorSpec]) -> Result<Outputs> {
         let known = self.device.known(op);
-        let prepared =
-            known.prepared.as_ref().ok_or_else(|| Error::unsupported("the backend no longer has a kernel for this"))?;
-        let mut few = [null_mut(); 4];
-        let mut many = vec![null_mut(); if outputs.len() > few.len() { outputs.len() } else { 0 }];
-        let results = if many.is_empty() { &mut few[..outputs.len()] } else { &mut many[..] };
-        let mut error = NO_ERROR;
-        let each = |operand: &mut Operand<'_>| match operand {
-            Operand::Ref(operand) => view(operand, false),
-            Operand::Own(operand) => {
-                let unique = operand.buffer.is_unique();
-                view(operand, unique)
-            }
-        };
-        let code = with_each(inputs, each, |views| {
-            let mut run = |specs: &[abi::Spec]| {
-                // SAFETY: all handles are live, and the lists are valid for the call and as long as said.
-                unsafe {
-                    (self.device.table.execute)(
-                        self.device.handle,
-                        prepared.handle,
-                        views.as_ptr(),
-                        views.len(),
-                        specs.as_ptr(),
-                        results.as_mut_ptr(),
-                        specs.len(),
-                        &mut error,
-                    )
-                }
-            };
-            match outputs {
-                [one] => run(&[spec(one)]),
-                more => run(&more.iter().map(spec).collect::<Vec<_>>()),
-            }
-        })?;
-        text::check(code, &error)?;
-        let result = |(&result, spec): (&*mut abi::Buffer, &TensorSpec)| {
-            // An operand's own memory, given on.
-            let same = inputs.iter().find(|operand| handle(operand).is_ok_and(|handle| handle == result));
-            match same {
-                Some(operand) if operand.buffer.byte_len() < spec.shape.bytes(spec.dtype)? => {
-                    Err(Error::backend("the backend gave an operand on whose memory is too small for the output"))
-                }
-                Some(operand) => Ok(operand.buffer.clone()),
-                None => self.wrap(result, spec),
-            }
-        };
-        match (&*results, outputs) {
-            ([one], [spec]) => result((one, spec)).map(Several::One),
-            (results, specs) => results.iter().zip(specs).map(result).collect::<Result<_>>().map(Several::Many),
+        let gone = || Error::unsupported("the backend no longer has a kernel for this");
+        self.run(known.prepared.as_ref().ok_or_else(gone)?, inputs, outputs)
+    }
+
+    fn try_execute(
+        &self,
+        op: &Op,
+        inputs: &mut [Operand<'_>],
+        specs: &[TensorSpec],
+        outputs: &[TensorSpec],
+    ) -> Result<Option<Outputs>> {
+        let known = self.device.known(op);
+        match &known.prepared {
+            Some(prepared) if self.takes(&known, specs) => self.run(prepared, inputs, outputs).map(Some),
+            _ => Ok(None),
         }
     }
 

@@ -3,17 +3,16 @@
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 
 use rustc_hash::FxHashMap;
 use ubique_core::{Op, TensorSpec};
 
 use super::device::Device;
 use crate::abi;
-use crate::text::NO_ERROR;
+use crate::text;
 
-/// How many ops of one name are kept, and how many answers for each. More are rare: ops of one name differ in parameters
-/// only, as fills with different values do.
+/// How many ops of one name are kept. More are rare: they differ in parameters only, as fills with different values do.
 const KEPT: usize = 16;
 
 /// The backend's handle of an op.
@@ -31,12 +30,12 @@ impl Prepared {
     pub fn new(device: &Device, op: &Op) -> Option<Prepared> {
         let name = CString::new(op.name()).ok()?;
         let json = CString::new(serde_json::to_string(op).ok()?).ok()?;
-        let (mut handle, mut error) = (null_mut(), NO_ERROR);
+        let (prepare, mut handle) = (device.table.prepare_op, null_mut());
         // SAFETY: the texts end with NUL, and all pointers are valid for the call.
-        let code =
-            unsafe { (device.table.prepare_op)(device.handle, name.as_ptr(), json.as_ptr(), &mut handle, &mut error) };
+        let read = |error: &mut _| unsafe { prepare(device.handle, name.as_ptr(), json.as_ptr(), &mut handle, error) };
         // An op that the backend cannot read is one that it does not have: the host composes it of others.
-        (code == abi::OK && !handle.is_null()).then_some(Prepared { handle, free: device.table.free_op })
+        text::checked(read).ok()?;
+        (!handle.is_null()).then_some(Prepared { handle, free: device.table.free_op })
     }
 }
 
@@ -52,27 +51,22 @@ pub struct Known {
     op: Op,
     /// `None` where the backend has no kernel for it.
     pub prepared: Option<Prepared>,
-    /// What the backend said about operands that came lately.
-    answers: RwLock<Vec<(Vec<TensorSpec>, bool)>>,
+    /// What the backend said about the operands that came first. It is asked each time about
+    /// more, which takes less than a small op does.
+    answers: [OnceLock<(Vec<TensorSpec>, bool)>; 16],
 }
 
 impl Known {
     /// Whether the backend takes these operands: what it said before, or what it says now.
-    pub fn supports(&self, inputs: &[TensorSpec], ask: impl FnOnce(&Prepared) -> bool) -> bool {
+    pub fn supports(&self, inputs: &[TensorSpec], ask: impl Fn(&Prepared) -> bool) -> bool {
         let Some(prepared) = &self.prepared else { return false };
-        {
-            let answers = self.answers.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some((_, answer)) = answers.iter().find(|(specs, _)| specs == inputs) {
+        for place in &self.answers {
+            let (specs, answer) = place.get_or_init(|| (inputs.to_vec(), ask(prepared)));
+            if specs == inputs {
                 return *answer;
             }
         }
-        let answer = ask(prepared);
-        let mut answers = self.answers.write().unwrap_or_else(PoisonError::into_inner);
-        if answers.len() >= KEPT {
-            answers.remove(0);
-        }
-        answers.push((inputs.to_vec(), answer));
-        answer
+        ask(prepared)
     }
 }
 
@@ -112,7 +106,7 @@ impl Prepares {
                 return known.clone();
             }
         }
-        let new = Arc::new(Known { op: op.clone(), prepared: prepare(), answers: RwLock::default() });
+        let new = Arc::new(Known { op: op.clone(), prepared: prepare(), answers: Default::default() });
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let list = known.entry(name).or_default();
         if list.len() >= KEPT {
