@@ -1,5 +1,8 @@
 //! LibTorch's exceptions as errors.
 
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use tch::TchError;
 use ubique_core::Error;
 
@@ -48,6 +51,34 @@ impl From<Failure> for Error {
     }
 }
 
+/// Runs a kernel. Where a call that takes a scalar fails, `tch` finds the exception while it drops the scalar, and panics:
+/// that is an error like others.
+#[inline(always)]
+pub fn caught<R>(kernel: impl FnOnce() -> Made<R>) -> Made<R> {
+    catch_unwind(AssertUnwindSafe(kernel)).unwrap_or_else(|panic| match thrown(&*panic) {
+        Some(said) => Err(Failure::Torch(TchError::Torch(said))),
+        None => resume_unwind(panic),
+    })
+}
+
+/// Keeps such panics off standard error in this library, whose standard library is its own.
+pub fn quiet() {
+    let others = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if thrown(info.payload()).is_none() {
+            others(info);
+        }
+    }));
+}
+
+/// The first line of an exception that `tch` has panicked with.
+#[cold]
+fn thrown(panic: &(dyn Any + Send)) -> Option<String> {
+    let (_, said) = panic.downcast_ref::<String>()?.split_once("Err` value: Torch(\"")?;
+    let line = said.split("\\n").next().unwrap_or(said);
+    Some(line.trim_end_matches("\")").replace("\\\"", "\"").replace("\\'", "'"))
+}
+
 /// What a kernel gives.
 pub type Made<T = tch::Tensor> = Result<T, Failure>;
 
@@ -56,6 +87,16 @@ mod tests {
     use ubique_core::ErrorKind;
 
     use super::*;
+
+    #[test]
+    fn panics_with_an_exception_become_errors() {
+        let torch = TchError::Torch("not \"enough\" memory\nframe".to_owned());
+        let made = caught(|| -> Made { Ok(Err(torch).unwrap()) });
+        let Err(Failure::Torch(TchError::Torch(said))) = made else { panic!("no exception") };
+        assert_eq!(said, "not \"enough\" memory");
+        let other = catch_unwind(|| caught(|| -> Made { panic!("another") }));
+        assert_eq!(other.expect_err("it panics").downcast_ref(), Some(&"another"));
+    }
 
     #[test]
     fn exceptions_become_errors_of_their_kind() {

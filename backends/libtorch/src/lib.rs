@@ -11,9 +11,11 @@ mod error;
 mod executor;
 mod memory;
 mod ops;
+mod pool;
 
 use std::sync::{Arc, LazyLock};
 
+use ubique_core::backend::memory::MemoryControl;
 use ubique_core::backend::{Backend, DeviceInfo, Executor, OpenOptions, Unavailable};
 use ubique_core::{Error, Result};
 use ubique_plugin::{Exported, export};
@@ -35,7 +37,8 @@ impl Backend for LibTorch {
         Ok(devices::all().into_iter().map(|(_, info)| info).collect())
     }
 
-    /// Opens a device. LibTorch has one pool of CPU threads in a program, whose size the option `threads` sets.
+    /// Opens a device. In a program LibTorch has one pool of CPU threads, whose size the option `threads` sets, and one of host
+    /// memory, which the option `memory` limits.
     fn open(&self, index: usize, options: &OpenOptions) -> Result<Arc<dyn Executor>> {
         let mut all = devices::all();
         if index >= all.len() {
@@ -45,8 +48,12 @@ impl Backend for LibTorch {
         if let Some(why) = &info.unavailable {
             return Err(why.into());
         }
-        if options.memory_limit.is_some() {
-            return Err(Error::value("LibTorch manages its memory itself and takes no limit; leave the option out"));
+        match options.memory_limit {
+            Some(bytes) if device == tch::Device::Cpu => pool::pool().set_limit(Some(bytes)),
+            Some(_) => {
+                return Err(Error::value("of LibTorch's devices only the CPU takes a limit; leave the option out"));
+            }
+            None => {}
         }
         if let Some(threads) = options.threads {
             let threads = i32::try_from(threads).ok().filter(|&threads| threads > 0);
@@ -59,6 +66,9 @@ impl Backend for LibTorch {
 /// What a program looks for in the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn ubique_backend_v1() -> *const Exported {
-    static TABLE: LazyLock<&Exported> = LazyLock::new(|| export(Box::new(LibTorch)));
+    static TABLE: LazyLock<&Exported> = LazyLock::new(|| {
+        error::quiet();
+        export(Box::new(LibTorch))
+    });
     *TABLE
 }

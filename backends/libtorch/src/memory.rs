@@ -6,7 +6,7 @@ use std::ops::Deref;
 use tch::{Device, Kind, Tensor};
 use ubique_core::backend::View;
 use ubique_core::backend::buffer::{Buffer, INLINE_BYTES, Storage};
-use ubique_core::{DType, Error, HostTensor, Layout, Shape, TensorSpec};
+use ubique_core::{DType, Error, HostTensor, Layout, TensorSpec};
 
 use crate::dtype::{ints, kind, kind_number};
 use crate::error::Made;
@@ -14,17 +14,9 @@ use crate::error::Made;
 /// A tensor of LibTorch, row-major.
 struct Memory {
     tensor: Tensor,
-    shape: Shape,
     dtype: DType,
     bytes: usize,
     on_host: bool,
-}
-
-impl Memory {
-    fn new(tensor: Tensor, spec: &TensorSpec, bytes: usize, device: Device) -> Memory {
-        let TensorSpec { shape, dtype } = spec.clone();
-        Memory { tensor, shape, dtype, bytes, on_host: device == Device::Cpu }
-    }
 }
 
 // SAFETY: the tensor is never written after it was made, and LibTorch's counts of references are atomic.
@@ -48,69 +40,70 @@ impl Storage for Memory {
 }
 
 /// An operand as a tensor.
+#[derive(Clone, Copy)]
 pub struct Operand<'a> {
-    tensor: Look<'a>,
+    tensor: &'a Tensor,
     /// What the elements are, also where LibTorch holds them as others of the same width.
     pub dtype: DType,
 }
 
-/// The tensor that lies in the buffer, or another look at its elements.
-enum Look<'a> {
-    Whole(&'a Tensor),
-    Part(Tensor),
+impl<'a> Operand<'a> {
+    pub fn new(tensor: &'a Tensor, dtype: DType) -> Operand<'a> {
+        Operand { tensor, dtype }
+    }
 }
 
 impl Deref for Operand<'_> {
     type Target = Tensor;
     #[inline]
     fn deref(&self) -> &Tensor {
-        match &self.tensor {
-            Look::Whole(tensor) => tensor,
-            Look::Part(tensor) => tensor,
-        }
-    }
-}
-
-impl Operand<'_> {
-    /// The same values in f32.
-    pub fn widened(&self) -> Made<Operand<'static>> {
-        Ok(Operand { tensor: Look::Part(self.f_to_kind(Kind::Float)?), dtype: DType::F32 })
+        self.tensor
     }
 }
 
 /// A result of a kernel as a buffer, row-major and in the dtype that it has to have.
 pub fn store(tensor: Tensor, spec: &TensorSpec, device: Device) -> Made<Buffer> {
-    let (bytes, kind) = (spec.shape.bytes(spec.dtype)?, kind(spec.dtype));
-    if device == Device::Vulkan {
-        // Its tensors have no layout that one could ask for.
-        return Ok(Buffer::new(Memory::new(tensor, spec, bytes, device)));
+    let (dtype, on_host) = (spec.dtype, device == Device::Cpu);
+    match row_major_bytes(&tensor, dtype, &spec.shape) {
+        Some(bytes) => Ok(Buffer::new(Memory { tensor, dtype, bytes, on_host })),
+        None => arrange(tensor, spec).map(|(tensor, bytes)| Buffer::new(Memory { tensor, dtype, bytes, on_host })),
     }
-    let mut tensor = tensor;
-    let mut given = row_major_bytes(&tensor, kind);
-    if given.is_none() {
-        tensor = tensor.f_to_kind(kind)?.f_contiguous()?;
-        given = row_major_bytes(&tensor, kind);
-    }
-    if given != Some(bytes) {
-        let (given, wanted) = (tensor.size(), &spec.shape);
-        return Err(Error::backend(format!("LibTorch gave a result of {given:?} instead of {wanted}")).into());
-    }
-    // A kernel gives its result in the shape that operands are then read in.
-    debug_assert_eq!(tensor.size(), *ints(&spec.shape));
-    Ok(Buffer::new(Memory::new(tensor, spec, bytes, device)))
 }
 
-/// How many bytes a tensor of a kind has, if it is one and lies row-major.
+/// The same elements as they have to be.
+#[inline(never)]
+fn arrange(tensor: Tensor, spec: &TensorSpec) -> Made<(Tensor, usize)> {
+    let tensor = tensor.f_to_kind(kind(spec.dtype))?.f_contiguous()?;
+    match row_major_bytes(&tensor, spec.dtype, &spec.shape) {
+        Some(bytes) => Ok((tensor, bytes)),
+        None => {
+            let (given, wanted) = (tensor.size(), &spec.shape);
+            Err(Error::backend(format!("LibTorch gave a result of {given:?} instead of {wanted}")).into())
+        }
+    }
+}
+
+/// How many bytes a tensor has that holds elements of a dtype in a shape, row-major; `None` for another.
 #[inline]
-fn row_major_bytes(tensor: &Tensor, kind: Kind) -> Option<usize> {
-    // SAFETY: a live tensor, of which the function only reads what it is.
-    let bytes = unsafe { ubique_row_major_bytes(tensor.as_ptr().cast(), kind_number(kind)) };
+fn row_major_bytes(tensor: &Tensor, dtype: DType, shape: &[usize]) -> Option<usize> {
+    let kind = kind_number(kind(dtype));
+    // SAFETY: a live tensor, of which the function only reads what it is, and a list of that length.
+    let bytes = unsafe { ubique_row_major_bytes(tensor.as_ptr().cast(), kind, shape.as_ptr(), shape.len()) };
     usize::try_from(bytes).ok()
 }
 
+#[inline]
+fn has_shape(tensor: &Tensor, shape: &[usize]) -> bool {
+    // SAFETY: as above.
+    unsafe { ubique_has_shape(tensor.as_ptr().cast(), shape.as_ptr(), shape.len()) }
+}
+
 unsafe extern "C" {
-    /// In `shim.cpp`: -1 for a tensor of another kind or layout.
-    fn ubique_row_major_bytes(tensor: *const c_void, kind: c_int) -> i64;
+    /// In `shim.cpp`.
+    fn ubique_has_shape(tensor: *const c_void, shape: *const usize, rank: usize) -> bool;
+
+    /// In `shim.cpp`: -1 for a tensor of another kind, shape or layout.
+    fn ubique_row_major_bytes(tensor: *const c_void, kind: c_int, shape: *const usize, rank: usize) -> i64;
 
     /// In `shim.cpp`: null where LibTorch refuses.
     fn ubique_wrap(
@@ -152,28 +145,30 @@ unsafe extern "C" fn release(context: *mut c_void) {
     drop(unsafe { Box::from_raw(context.cast::<HostTensor>()) });
 }
 
-/// The elements that a view means.
-#[inline]
-pub fn read(view: &View) -> Made<Operand<'_>> {
-    let memory: &Memory =
-        view.buffer.downcast().ok_or_else(|| Error::backend("an operand lies in another backend's memory"))?;
+/// The tensor that lies in a view's buffer, where the view means all of it as it lies there.
+#[inline(always)]
+pub fn whole(view: &View) -> Option<Operand<'_>> {
+    let memory: &Memory = view.buffer.downcast()?;
     let layout = &view.layout;
-    let whole = layout.is_row_major() && memory.dtype == view.dtype && memory.shape == *layout.shape();
-    let tensor = match whole {
-        true => Look::Whole(&memory.tensor),
-        false => Look::Part(part(&memory.tensor, kind(view.dtype), layout)?),
-    };
-    Ok(Operand { tensor, dtype: view.dtype })
+    let whole = layout.is_row_major() && memory.dtype == view.dtype && has_shape(&memory.tensor, layout.shape());
+    whole.then_some(Operand { tensor: &memory.tensor, dtype: view.dtype })
+}
+
+/// The elements that a view means, as a tensor over the same memory where LibTorch can express that.
+pub fn part(view: &View) -> Made {
+    let foreign = || Error::backend("an operand lies in another backend's memory");
+    let memory: &Memory = view.buffer.downcast().ok_or_else(foreign)?;
+    look(&memory.tensor, kind(view.dtype), &view.layout)
 }
 
 /// Another look at a tensor's elements. LibTorch has no negative strides: lines that run backwards are turned by a copy.
-fn part(tensor: &Tensor, kind: Kind, layout: &Layout) -> Made {
+fn look(tensor: &Tensor, kind: Kind, layout: &Layout) -> Made {
     let size = ints(layout.shape());
     if layout.elements() == 0 {
         return Ok(Tensor::f_empty(&*size, (kind, tensor.device()))?);
     }
     if tensor.device() == Device::Vulkan {
-        return Ok(part(&tensor.f_to_device(Device::Cpu)?, kind, layout)?.f_to_device(Device::Vulkan)?);
+        return Ok(look(&tensor.f_to_device(Device::Cpu)?, kind, layout)?.f_to_device(Device::Vulkan)?);
     }
     let typed = (tensor.f_kind()? != kind).then(|| tensor.f_view_dtype(kind)).transpose()?;
     let tensor = typed.as_ref().unwrap_or(tensor);
@@ -193,6 +188,6 @@ pub fn download(view: &View) -> Made<HostTensor> {
     if view.layout.is_row_major() && view.buffer.host_bytes().is_some() {
         return Ok(HostTensor::from_buffer(view.buffer.clone(), view.spec())?);
     }
-    let tensor = read(view)?.f_to_device(Device::Cpu)?;
+    let tensor = part(view)?.f_to_device(Device::Cpu)?;
     Ok(HostTensor::from_buffer(store(tensor, &view.spec(), Device::Cpu)?, view.spec())?)
 }

@@ -2,30 +2,69 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
+#include <algorithm>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-// Whether LibTorch's calls go through its differentiation in this thread. Gives what it was before.
-extern "C" bool ubique_set_autograd(bool on) noexcept {
-    using c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+using c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+using Without = c10::impl::ExcludeDispatchKeyGuard;
+
+// Leaves LibTorch's differentiation out of this thread's calls until the guard, which is made at `place`, is removed.
+static_assert(sizeof(Without) <= 2 * sizeof(uint64_t) && alignof(Without) <= alignof(uint64_t));
+extern "C" void ubique_without_autograd(void *place) noexcept {
+    new (place) Without(autograd_dispatch_keyset_with_ADInplaceOrView);
+}
+extern "C" void ubique_end_without_autograd(void *guard) noexcept { static_cast<Without *>(guard)->~Without(); }
+
+// Puts differentiation back into this thread's calls, or leaves it out again.
+extern "C" void ubique_set_autograd(bool on) noexcept {
     c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
-    const bool before = !keys.excluded_.has_all(autograd_dispatch_keyset_with_ADInplaceOrView);
-    if (on) {
-        keys.excluded_ = keys.excluded_ - autograd_dispatch_keyset_with_ADInplaceOrView;
-    } else {
-        keys.excluded_ = keys.excluded_ | autograd_dispatch_keyset_with_ADInplaceOrView;
-    }
+    keys.excluded_ = on ? keys.excluded_ - autograd_dispatch_keyset_with_ADInplaceOrView
+                        : keys.excluded_ | autograd_dispatch_keyset_with_ADInplaceOrView;
     c10::impl::_force_tls_local_dispatch_key_set(keys);
-    return before;
 }
 
-// The bytes of a tensor of a kind that lies row-major, or -1 for another, and for one that has no layout.
-extern "C" int64_t ubique_row_major_bytes(const at::TensorBase *tensor, int kind) noexcept {
+extern "C" bool ubique_has_shape(const at::TensorBase *tensor, const size_t *shape, size_t rank) noexcept {
+    const at::IntArrayRef sizes = tensor->sizes();
+    const auto same = [](int64_t a, size_t b) { return static_cast<size_t>(a) == b; };
+    return sizes.size() == rank && std::equal(sizes.begin(), sizes.end(), shape, same);
+}
+
+// The bytes of a tensor of a kind and shape that lies row-major, or -1 for another. Tensors of Vulkan lie as they like.
+extern "C" int64_t ubique_row_major_bytes(const at::TensorBase *tensor, int kind, const size_t *shape, size_t rank) noexcept {
     try {
-        const bool fits = static_cast<int>(tensor->scalar_type()) == kind && tensor->is_contiguous();
-        return fits ? static_cast<int64_t>(tensor->nbytes()) : -1;
+        const bool fits = ubique_has_shape(tensor, shape, rank) && static_cast<int>(tensor->scalar_type()) == kind;
+        return fits && (tensor->is_contiguous() || tensor->is_vulkan()) ? static_cast<int64_t>(tensor->nbytes()) : -1;
     } catch (...) {
         return -1;
     }
+}
+
+namespace {
+// LibTorch's host memory from functions of the other side.
+struct Allocator final : c10::Allocator {
+    void *(*take)(size_t);
+    void (*give_back)(void *);
+
+    Allocator(void *(*take)(size_t), void (*give_back)(void *)) : take(take), give_back(give_back) {}
+
+    c10::DataPtr allocate(size_t bytes) override {
+        void *memory = bytes == 0 ? nullptr : take(bytes);
+        TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr || bytes == 0, "not enough memory for ", bytes, " bytes; the figures of the device's memory say what is in use, and what the limit is");
+        return {memory, memory, give_back, c10::Device(c10::DeviceType::CPU)};
+    }
+
+    c10::DeleterFnPtr raw_deleter() const override { return give_back; }
+
+    void copy_data(void *target, const void *source, size_t bytes) const override {
+        default_copy_data(target, source, bytes);
+    }
+};
+}
+
+extern "C" void ubique_use_allocator(void *(*take)(size_t), void (*give_back)(void *)) {
+    // Never freed: tensors may outlive everything.
+    c10::SetCPUAllocator(new Allocator(take, give_back));
 }
 
 // A row-major tensor on the CPU over memory that `release` is called for when no tensor looks at it any more. Null where

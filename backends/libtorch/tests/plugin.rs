@@ -1,32 +1,13 @@
 //! The library as a program meets it: found, loaded, listed and run through the plugin's interface.
 
-use std::sync::LazyLock;
+mod loaded;
 
+use loaded::{device, load};
 use ubique_core::dispatch::State;
 use ubique_core::dispatch::run::call_many;
 use ubique_core::op::ctc_loss::CtcLoss;
 use ubique_core::{DType, Device, Dispatch, ErrorKind, HostTensor, Tensor};
 use ubique_flex as _;
-use ubique_libtorch as _;
-use ubique_plugin as _;
-
-/// Makes the library that lies beside this program a plugin. Every test begins with it.
-fn load() {
-    static LOADED: LazyLock<()> = LazyLock::new(|| {
-        let program = std::env::current_exe().expect("a program has a path");
-        let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-        let library = program.with_file_name(format!("{prefix}ubique_libtorch{suffix}"));
-        // SAFETY: the other tests wait here, and nothing has asked for the environment yet.
-        unsafe { std::env::set_var("UBIQUE_PLUGIN_PATH", library) };
-        ubique_core::backend::registry::backends();
-    });
-    *LOADED
-}
-
-fn device() -> Device {
-    load();
-    Device::new("libtorch").expect("LibTorch has a CPU everywhere")
-}
 
 #[test]
 fn every_kind_of_device_is_listed_with_what_is_missing() {
@@ -49,7 +30,8 @@ fn every_kind_of_device_is_listed_with_what_is_missing() {
 fn options_are_granted_or_refused() {
     load();
     Device::new("libtorch?threads=2").expect("LibTorch has threads");
-    assert_eq!(Device::new("libtorch?memory=1").expect_err("it takes no limit").kind(), ErrorKind::Value);
+    let error = Device::new("libtorch?threads=4294967296").expect_err("there are not so many");
+    assert_eq!(error.kind(), ErrorKind::Value);
 }
 
 #[test]

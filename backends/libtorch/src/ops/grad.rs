@@ -13,9 +13,10 @@ pub fn gradient(x: &Tensor, g: &Tensor, forward: impl FnOnce(&Tensor) -> Made) -
 
 /// The gradients of `forward`'s operands, given that of its result.
 pub fn gradients(operands: &[&Tensor], g: &Tensor, forward: impl FnOnce(&[Tensor]) -> Made) -> Made<Vec<Tensor>> {
-    let _with = autograd::set(true);
-    let leaves = operands.iter().map(|x| Ok(x.f_detach()?.f_set_requires_grad(true)?)).collect::<Made<Vec<_>>>()?;
-    // Differentiation begins at a scalar: the one whose gradient with respect to the result is `g`.
-    let scalar = tch::with_grad(|| -> Made { Ok(forward(&leaves)?.f_mul(g)?.f_sum(None)?) })?;
-    Ok(Tensor::f_run_backward(&[scalar], &leaves, false, false)?)
+    autograd::with(|| {
+        let leaves = operands.iter().map(|x| Ok(x.f_detach()?.f_set_requires_grad(true)?)).collect::<Made<Vec<_>>>()?;
+        // Differentiation begins at a scalar: the one whose gradient with respect to the result is `g`.
+        let scalar = tch::with_grad(|| -> Made { Ok(forward(&leaves)?.f_mul(g)?.f_sum(None)?) })?;
+        Ok(Tensor::f_run_backward(&[scalar], &leaves, false, false)?)
+    })
 }

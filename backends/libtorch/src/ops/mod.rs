@@ -128,13 +128,21 @@ fn is_narrow(op: &Op) -> bool {
 }
 
 /// Runs an op that [`supports`] accepts. Results may have a wider dtype and another layout than they are to have.
+#[inline]
 pub fn execute(op: &Op, x: &[Operand<'_>], out: &[TensorSpec], device: Device) -> Made<Several<Tensor>> {
     let is_half = |x: &Operand<'_>| matches!(x.dtype, DType::F16 | DType::BF16);
     if device == Device::Cpu && is_narrow(op) && x.iter().any(is_half) {
-        let wide = x.iter().map(|x| x.widened()).collect::<Made<Vec<_>>>()?;
-        return run(op, &Call { x: &wide, out, device });
+        return run_wide(op, x, out, device);
     }
     run(op, &Call { x, out, device })
+}
+
+/// Runs an op on the same operands in f32.
+#[inline(never)]
+fn run_wide(op: &Op, x: &[Operand<'_>], out: &[TensorSpec], device: Device) -> Made<Several<Tensor>> {
+    let wide = x.iter().map(|x| Ok(x.f_to_kind(Kind::Float)?)).collect::<Made<Vec<Tensor>>>()?;
+    let x: Vec<Operand<'_>> = wide.iter().map(|x| Operand::new(x, DType::F32)).collect();
+    run(op, &Call { x: &x, out, device })
 }
 
 fn run(op: &Op, call: &Call<'_>) -> Made<Several<Tensor>> {
