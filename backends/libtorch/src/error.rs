@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn panics_with_an_exception_become_errors() {
-        let torch = TchError::Torch("not \"enough\" memory\nframe".to_owned());
-        let made = caught(|| -> Made { Ok(Err(torch).unwrap()) });
+        let fails = || Err::<tch::Tensor, _>(TchError::Torch("not \"enough\" memory\nframe".to_owned()));
+        let made = caught(|| Ok(fails().unwrap()));
         let Err(Failure::Torch(TchError::Torch(said))) = made else { panic!("no exception") };
         assert_eq!(said, "not \"enough\" memory");
         let other = catch_unwind(|| caught(|| -> Made { panic!("another") }));

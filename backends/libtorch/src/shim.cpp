@@ -45,26 +45,43 @@ namespace {
 struct Allocator final : c10::Allocator {
     void *(*take)(size_t);
     void (*give_back)(void *);
-
-    Allocator(void *(*take)(size_t), void (*give_back)(void *)) : take(take), give_back(give_back) {}
+    bool (*give_back_own)(void *);
+    c10::Allocator *before;
 
     c10::DataPtr allocate(size_t bytes) override {
         void *memory = bytes == 0 ? nullptr : take(bytes);
-        TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr || bytes == 0, "not enough memory for ", bytes, " bytes; the figures of the device's memory say what is in use, and what the limit is");
+        TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr || bytes == 0, "not enough memory for ", bytes,
+                         " bytes; the figures of the device's memory say what is in use, and what the limit is");
         return {memory, memory, give_back, c10::Device(c10::DeviceType::CPU)};
     }
 
-    c10::DeleterFnPtr raw_deleter() const override { return give_back; }
+    // For memory without an owner of its own, which may be older than this allocator.
+    c10::DeleterFnPtr raw_deleter() const override;
 
     void copy_data(void *target, const void *source, size_t bytes) const override {
         default_copy_data(target, source, bytes);
     }
 };
+
+// Never freed: tensors may outlive everything.
+Allocator *allocator = nullptr;
+
+c10::DeleterFnPtr Allocator::raw_deleter() const {
+    return [](void *memory) {
+        if (memory != nullptr && !allocator->give_back_own(memory)) {
+            allocator->before->raw_deallocate(memory);
+        }
+    };
+}
 }
 
-extern "C" void ubique_use_allocator(void *(*take)(size_t), void (*give_back)(void *)) {
-    // Never freed: tensors may outlive everything.
-    c10::SetCPUAllocator(new Allocator(take, give_back));
+extern "C" void ubique_use_allocator(void *(*take)(size_t), void (*give_back)(void *), bool (*give_back_own)(void *)) {
+    allocator = new Allocator;
+    allocator->take = take;
+    allocator->give_back = give_back;
+    allocator->give_back_own = give_back_own;
+    allocator->before = c10::GetCPUAllocator();
+    c10::SetCPUAllocator(allocator);
 }
 
 // A row-major tensor on the CPU over memory that `release` is called for when no tensor looks at it any more. Null where
