@@ -75,6 +75,7 @@ unsafe extern "C" {
 #[cfg(test)]
 mod tests {
     use std::alloc::{Layout, alloc, dealloc};
+    use std::hint::black_box;
 
     use super::*;
 
@@ -88,7 +89,8 @@ mod tests {
             let layout = Layout::from_size_align(bytes, 64).expect("a layout");
             // SAFETY: not of no bytes, looked at while it is there, and freed once.
             unsafe {
-                let other = alloc(layout);
+                // From where the compiler does not know it, as LibTorch's is.
+                let other = black_box(alloc(layout));
                 assert!(!other.is_null() && !free_own(other.cast()));
                 dealloc(other, layout);
             }
