@@ -188,6 +188,9 @@ pub fn download(view: &View) -> Made<HostTensor> {
     if view.layout.is_row_major() && view.buffer.host_bytes().is_some() {
         return Ok(HostTensor::from_buffer(view.buffer.clone(), view.spec())?);
     }
-    let tensor = part(view)?.f_to_device(Device::Cpu)?;
+    let tensor = match whole(view) {
+        Some(whole) => whole.f_to_device(Device::Cpu)?,
+        None => part(view)?.f_to_device(Device::Cpu)?,
+    };
     Ok(HostTensor::from_buffer(store(tensor, &view.spec(), Device::Cpu)?, view.spec())?)
 }

@@ -29,6 +29,7 @@ pub fn compares(op: Compare, dtype: DType) -> bool {
     }
 }
 
+#[inline(always)]
 pub fn binary(op: Binary, a: &Tensor, b: &Tensor, dtype: DType) -> Made {
     use Binary as B;
     Ok(match op {

@@ -127,8 +127,9 @@ fn is_narrow(op: &Op) -> bool {
     }
 }
 
-/// Runs an op that [`supports`] accepts. Results may have a wider dtype and another layout than they are to have.
-#[inline]
+/// Runs an op that [`supports`] accepts. Results may have a wider dtype and another layout than they are to have. Inlined, as the
+/// functions of the most usual ops are: callers are what a small op's time goes to.
+#[inline(always)]
 pub fn execute(op: &Op, x: &[Operand<'_>], out: &[TensorSpec], device: Device) -> Made<Several<Tensor>> {
     let is_half = |x: &Operand<'_>| matches!(x.dtype, DType::F16 | DType::BF16);
     if device == Device::Cpu && is_narrow(op) && x.iter().any(is_half) {

@@ -19,6 +19,7 @@ pub fn supports(op: Unary, dtype: DType) -> bool {
     }
 }
 
+#[inline(always)]
 pub fn unary(op: Unary, x: &Tensor, dtype: DType) -> Made {
     use Unary as U;
     Ok(match op {
