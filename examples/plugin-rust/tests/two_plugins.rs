@@ -115,6 +115,24 @@ fn errors_cross_with_their_kind() {
 }
 
 #[test]
+fn odd_numbers_of_everything_pass() {
+    for device in ["example_c", "example_rust"].map(device) {
+        let none = Tensor::zeros([1 << 40, 1 << 40, 0], DType::F32, &device).unwrap();
+        assert_eq!(none.add(&none).unwrap().elements(), 0);
+        // More shapes than the host keeps answers about, and more operands than a short list has room for.
+        for round in 0..2 {
+            for n in 0..40 {
+                let x = Tensor::full([n], 1.5, DType::F32, &device).unwrap();
+                assert_eq!(x.add(&x).unwrap().to_vec::<f32>().unwrap(), vec![3.0; n], "{device}, round {round}");
+            }
+        }
+        let parts: Vec<Tensor> = (0..7).map(|i| Tensor::full([i], i, DType::F32, &device).unwrap()).collect();
+        let joined = Tensor::concat(&parts.iter().collect::<Vec<_>>(), 0).unwrap();
+        assert_eq!(joined.sum_all().unwrap().item::<f32>().unwrap(), 91.0, "{device}");
+    }
+}
+
+#[test]
 fn memory_returns_when_tensors_go() {
     let c = device("example_c?memory=100000000");
     let live = || c.memory().unwrap().usage().live_bytes;

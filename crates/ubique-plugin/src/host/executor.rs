@@ -32,8 +32,8 @@ impl PluginExecutor {
         if handle.is_null() {
             return Err(Error::backend("the backend reported success, but gave no buffer"));
         }
-        // What core asks for can be addressed.
-        let bytes = spec.shape.iter().product::<usize>() * spec.dtype.size();
+        // What core asks for can be addressed; with an extent of 0 the others may be of any size.
+        let bytes = spec.shape.iter().fold(spec.dtype.size(), |bytes, &extent| bytes.wrapping_mul(extent));
         Ok(Buffer::new(PluginBuffer { device: self.device.clone(), handle, bytes }))
     }
 

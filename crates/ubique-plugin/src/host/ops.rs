@@ -51,8 +51,8 @@ pub struct Known {
     op: Op,
     /// `None` where the backend has no kernel for it.
     pub prepared: Option<Prepared>,
-    /// What the backend said about the operands that came first. It is asked each time about
-    /// more, which takes less than a small op does.
+    /// What the backend said about the operands that came first. About others it is asked each time, which takes less than a
+    /// small op does.
     answers: [OnceLock<(Vec<TensorSpec>, bool)>; 16],
 }
 
@@ -79,7 +79,7 @@ pub struct Prepares(RwLock<FxHashMap<&'static str, Vec<Arc<Known>>>>);
 type Recent = (*const Prepares, Weak<Known>);
 
 thread_local! {
-    /// What this thread found lately, by the ops' names. Running an op looks for it twice.
+    /// What this thread found lately, by the ops' names, so that most ops need no lock.
     static RECENT: RefCell<[Recent; 32]> = const { RefCell::new([const { (null(), Weak::new()) }; 32]) };
 }
 
