@@ -24,16 +24,21 @@ extern "C" void ubique_set_autograd(bool on) noexcept {
     c10::impl::_force_tls_local_dispatch_key_set(keys);
 }
 
-extern "C" bool ubique_has_shape(const at::TensorBase *tensor, const size_t *shape, size_t rank) noexcept {
+static bool has_shape(const at::TensorBase *tensor, const size_t *shape, size_t rank) {
     const at::IntArrayRef sizes = tensor->sizes();
     const auto same = [](int64_t a, size_t b) { return static_cast<size_t>(a) == b; };
     return sizes.size() == rank && std::equal(sizes.begin(), sizes.end(), shape, same);
 }
 
+// Of a tensor that has been stored, and so has a shape.
+extern "C" bool ubique_has_shape(const at::TensorBase *tensor, const size_t *shape, size_t rank) noexcept {
+    return has_shape(tensor, shape, rank);
+}
+
 // The bytes of a tensor of a kind and shape that lies row-major, or -1 for another. Tensors of Vulkan lie as they like.
 extern "C" int64_t ubique_row_major_bytes(const at::TensorBase *tensor, int kind, const size_t *shape, size_t rank) noexcept {
     try {
-        const bool fits = ubique_has_shape(tensor, shape, rank) && static_cast<int>(tensor->scalar_type()) == kind;
+        const bool fits = has_shape(tensor, shape, rank) && static_cast<int>(tensor->scalar_type()) == kind;
         return fits && (tensor->is_contiguous() || tensor->is_vulkan()) ? static_cast<int64_t>(tensor->nbytes()) : -1;
     } catch (...) {
         return -1;
