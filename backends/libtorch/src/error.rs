@@ -5,6 +5,7 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use tch::TchError;
 use ubique_core::Error;
+use ubique_core::error::panic_message;
 
 /// What went wrong in a kernel: in LibTorch, or before it was called.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ pub fn quiet() {
 /// The first line of an exception that `tch` has panicked with.
 #[cold]
 fn thrown(panic: &(dyn Any + Send)) -> Option<String> {
-    let (_, said) = panic.downcast_ref::<String>()?.split_once("Err` value: Torch(\"")?;
+    let (_, said) = panic_message(panic)?.split_once("Err` value: Torch(\"")?;
     let line = said.split("\\n").next().unwrap_or(said);
     Some(line.trim_end_matches("\")").replace("\\\"", "\"").replace("\\'", "'"))
 }

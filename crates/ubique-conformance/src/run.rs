@@ -1,6 +1,5 @@
 //! One call: every check of every op on a device, each with a deadline, and a report of what came of it.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ubique_core::dispatch::Counts;
+use ubique_core::error::panic_message;
 use ubique_core::{DType, Device, ErrorKind};
 
 use crate::checks::{Check, Kind, checks, with_extent};
@@ -185,18 +185,13 @@ fn answer(device: &Device, check: &Check) -> Answer {
     };
     let outcome = match outcome {
         Ok(outcome) => outcome.map_err(|failure| failure.to_string()),
-        Err(panic) => Err(format!("panicked: {}", message(&*panic))),
+        Err(panic) => Err(format!("panicked: {}", panic_message(&*panic).unwrap_or("with no message"))),
     };
     Answer { outcome, path: Path::between(before, device.counts()), lacks_dtype }
 }
 
 fn has_every_dtype(device: &Device) -> bool {
     DType::ALL.into_iter().all(|dtype| device.supports_dtype(dtype))
-}
-
-fn message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("with no message")
 }
 
 impl Example {

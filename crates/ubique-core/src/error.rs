@@ -1,5 +1,6 @@
 //! The one error type: what went wrong, in which op, on which operands, on which device.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -182,6 +183,11 @@ impl Error {
     }
 }
 
+/// What a caught panic said; `None` where that is no text.
+pub fn panic_message(panic: &(dyn Any + Send)) -> Option<&str> {
+    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(op) = &self.0.op {
@@ -220,6 +226,14 @@ mod tests {
     use super::*;
     use crate::dtype::DType;
     use crate::shape::Shape;
+
+    #[test]
+    fn panics_with_text_say_it() {
+        let said = |f: fn()| std::panic::catch_unwind(f).map_err(|panic| panic_message(&*panic).map(str::to_owned));
+        assert_eq!(said(|| panic!("at once")), Err(Some("at once".to_owned())));
+        assert_eq!(said(|| panic!("at {}", 2)), Err(Some("at 2".to_owned())));
+        assert_eq!(said(|| std::panic::panic_any(3)), Err(None));
+    }
 
     #[test]
     fn says_op_operands_device_and_reason() {

@@ -1,11 +1,11 @@
 //! The loader: batches in a fixed order, made by worker threads a few ahead of their use.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use ubique_core::error::panic_message;
 use ubique_core::random::Philox;
 use ubique_core::{Error, Result};
 
@@ -126,16 +126,10 @@ impl<D: Dataset + 'static> Loader<D> {
 
 /// A panic as an error.
 fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(run))
-        .unwrap_or_else(|panic| Err(Error::backend(format!("the data set panicked: {}", words(&*panic)))))
-}
-
-fn words(panic: &(dyn Any + Send)) -> &str {
-    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => text,
-        (None, Some(text)) => text,
-        (None, None) => "it did not say why",
-    }
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let said = panic_message(&*panic).unwrap_or("it did not say why");
+        Err(Error::backend(format!("the data set panicked: {said}")))
+    })
 }
 
 /// The batches of one epoch, in order. Dropping it stops its workers.

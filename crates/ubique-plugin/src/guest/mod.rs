@@ -8,6 +8,7 @@ use std::ffi::{CString, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ubique_core::backend::Backend;
+use ubique_core::error::panic_message;
 use ubique_core::{Error, Result};
 
 use crate::abi;
@@ -92,8 +93,7 @@ unsafe fn guarded(error: *mut abi::Error, body: impl FnOnce() -> Result<()>) -> 
 
 #[cold]
 fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::backend(format!("the backend panicked: {}", said.unwrap_or_default()))
+    Error::backend(format!("the backend panicked: {}", panic_message(panic).unwrap_or_default()))
 }
 
 /// As [`guarded`] for functions that cannot fail.

@@ -52,8 +52,7 @@ impl PluginExecutor {
         if let [output] = outputs {
             let mut result = null_mut();
             let reused = self.call(op, inputs, &[spec(output)], slice::from_mut(&mut result))?;
-            let buffer = if reused { self.reused(result, output, inputs) } else { self.wrap(result, output) };
-            return buffer.map(Several::One);
+            return self.result(result, output, inputs, reused).map(Several::One);
         }
         self.run_many(op, inputs, outputs)
     }
@@ -63,11 +62,11 @@ impl PluginExecutor {
         let specs: Vec<abi::Spec> = outputs.iter().map(spec).collect();
         let mut results = vec![null_mut(); outputs.len()];
         let reused = self.call(op, inputs, &specs, &mut results)?;
-        let results = results.into_iter().zip(outputs).map(|(result, spec)| match reused {
-            true => self.reused(result, spec, inputs),
-            false => self.wrap(result, spec),
-        });
-        results.collect::<Result<_>>().map(Several::Many)
+        let results = results.into_iter().zip(outputs);
+        results
+            .map(|(result, spec)| self.result(result, spec, inputs, reused))
+            .collect::<Result<_>>()
+            .map(Several::Many)
     }
 
     /// Lets the backend run an op and write a handle for each output. Gives whether one is that of an operand.
@@ -92,8 +91,18 @@ impl PluginExecutor {
         Ok(views.iter().any(|operand| results.contains(&operand.buffer)))
     }
 
-    /// A handle that the backend gave for an output and that may be an operand's, whose memory it gives on.
-    fn reused(&self, result: *mut abi::Buffer, spec: &TensorSpec, inputs: &[Operand<'_>]) -> Result<Buffer> {
+    /// A handle that the backend gave for an output. Where some are `reused`, it may be an operand's, whose memory it gives on.
+    #[inline]
+    fn result(
+        &self,
+        result: *mut abi::Buffer,
+        spec: &TensorSpec,
+        inputs: &[Operand<'_>],
+        reused: bool,
+    ) -> Result<Buffer> {
+        if !reused {
+            return self.wrap(result, spec);
+        }
         match inputs.iter().find(|operand| handle(operand) == result) {
             Some(operand) if operand.buffer.byte_len() < spec.shape.bytes(spec.dtype)? => {
                 Err(Error::backend("the backend gave an operand on whose memory is too small for the output"))
